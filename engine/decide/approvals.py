@@ -1,8 +1,8 @@
-"""What people do to a prompt beside answering it: vote, change what is proposed, hand over, revoke. Pure.
+"""Actions on a prompt beside answering it: vote, edit the proposal, hand over, revoke. Pure.
 
-An approval that one person decides is answered like any other question. Where several must agree, each vote is a
-fact of its own until one side stands; then the answer follows, with the votes in it. A vote replaces one's own. An edit
-voids the votes before it, and shows the prompt anew under another nonce, so that a button of the copy before decides
+An approval that one person decides is answered like any other question. If several must agree, each vote is an event
+until one side wins; then the answer follows, with the votes in it. A new vote replaces the person's earlier one. An
+edit clears the earlier votes and shows the prompt under another nonce, so that a button of the previous copy decides
 nothing.
 """
 
@@ -37,7 +37,7 @@ _PERSON = re.compile(r"[UW][A-Z0-9]{2,}|[^@\s]+@[^@\s]+\.[^@\s]+|local:[^\s:]+",
 
 
 def vote(step: Step, prompt: Asked, command: Answer, answer: dict[str, Json]) -> dict[str, Json] | None:
-    """Count a decision on an approval. The answer as it is journaled once a side stands, None before that.
+    """Count a decision on an approval. Returns the answer to journal once a side has won, None before that.
 
     Raises `InvalidAnswer` where the reason is missing, `AlreadyAnswered` for the same vote once more.
     """
@@ -69,12 +69,12 @@ def vote(step: Step, prompt: Asked, command: Answer, answer: dict[str, Json]) ->
 
 
 def outcome(prompt: Question, votes: tuple[dict[str, Json], ...]) -> str | None:
-    """What these votes decide: `approve`, `reject`, `answer`, or nothing yet."""
+    """Return the decision of these votes, `approve`, `reject` or `answer`, or None if it is still open."""
     required = prompt.required
     rejected = sum(vote["vote"] == "reject" for vote in votes)
     if rejected * 2 > required or (rejected and prompt.veto != "majority"):
         return "reject"
-    # Why somebody approves is their own; those who answer for the tool agree on the words.
+    # Reasons for approving may differ; people who answer for the tool must agree on the text.
     said = Counter(
         (vote["vote"], vote["reason"] if vote["vote"] == question.ANSWER else None) for vote in votes
     )
@@ -130,7 +130,7 @@ def _decided(prompt: Asked, answer: dict[str, Json], votes: tuple[dict[str, Json
 
 
 def edit(step: Step, command: Edit) -> None:
-    """Change what an approval proposes: checked like any form, shown with what would run then, and put to vote anew."""
+    """Change an approval's proposal: validate it like a form, show what would run now, and clear the votes."""
     if command.key in step.state.seen:
         return
     prompt = open_prompt(step, command.prompt_id, command.nonce)
@@ -155,8 +155,7 @@ def edit(step: Step, command: Edit) -> None:
 
 
 def change_problem(step: Step, prompt: Asked, changed: dict[str, Json]) -> str | None:
-    """Why an approval cannot be changed like this, whoever does it, to be told before anything is stored; None where
-    it can."""
+    """Return why an approval cannot be changed like this by anyone, before anything is stored; None if it can."""
     try:
         _covered(step, prompt, _edited(prompt, prompt.values, changed))
     except InvalidAnswer as error:
@@ -172,7 +171,7 @@ def _covered(step: Step, prompt: Asked, values: dict[str, Json]) -> dict[str, Js
 
 
 def _edited(prompt: Question, current: dict[str, Json], changed: dict[str, Json]) -> dict[str, Json]:
-    """All values of the form with these changed. Raises `InvalidAnswer` where that cannot be."""
+    """Return all values of the form with these changes. Raises `InvalidAnswer` if a change is not possible."""
     editable = prompt.editable
     if not editable:
         raise InvalidAnswer("Nothing of this question can be changed: decide it as it is.")
@@ -185,7 +184,7 @@ def _edited(prompt: Question, current: dict[str, Json], changed: dict[str, Json]
     values, errors = check_form(prompt.fields, {**current, **changed})
     if errors:
         raise InvalidAnswer(f"Nothing was changed. {wrong_text(prompt.fields, errors)}")
-    # What may not be changed stays exactly what was shown, however the check would write it.
+    # Fixed fields stay exactly as shown, however the check would write them.
     return {**values, **{name: value for name, value in current.items() if name not in editable}}
 
 
@@ -197,7 +196,7 @@ def _refuse_nobody_left(state: State, prompt: Asked, editor: Actor) -> None:
     if any(entry.startswith("@") or entry == "channel" for entry in asked):
         return
     out = {fold(entry) for entry in (*prompt.changed_by, *prompt.excluded) if entry != editor.id}
-    # Each of them is on the list: who is not there by id, by an e-mail address that is not known here.
+    # Each is on the list: if not by id, then by an unknown e-mail address.
     by_address = len(out - asked)
     gone = ("requester", state.actor.get("id"), editor.id, editor.email)
     left = asked - out - {fold(entry) for entry in gone if entry}
@@ -266,7 +265,7 @@ def _refuse_taker(state: State, prompt: Asked, command: HandOver, to: str) -> No
 
 
 def revoke(step: Step, command: Revoke) -> None:
-    """Take back what an approval allowed beyond one call."""
+    """Revoke what an approval allowed beyond one call."""
     if command.key in step.state.seen:
         return
     if command.prompt_id not in step.state.grants:

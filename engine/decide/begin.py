@@ -1,4 +1,4 @@
-"""What is due begins: conditions, configurations, limits, and what each kind of node does first. Pure."""
+"""Start due work: conditions, configurations, limits, and the first action of each kind of node. Pure."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _MOST_STARTS_A_STEP = 200
 
 
 def begin(step: Step, command: Begin) -> None:
-    """Begin all that is due, and what is due by that, to the most that one step begins."""
+    """Begin all work that is due, and what becomes due by it, up to the maximum of one step."""
     begun = 0
     while begun < _MOST_STARTS_A_STEP:
         work = due_in(step)
         if not work:
-            # What runs at the end begins in the step in which the flow is over.
+            # `finally` begins in the step in which the flow ends.
             run_to_fixpoint(step)
             work = due_in(step)
         if not work:
@@ -45,8 +45,7 @@ def begin(step: Step, command: Begin) -> None:
 
 
 def _still_due(step: Step, item: Work) -> bool:
-    """Whether what began just before in this step left a place for it: a container around it can have failed by that, or
-    the flow."""
+    """True if the item may still start: an earlier start in this step may have failed its container or the flow."""
     if not alive(step.state, item.path):
         return False
     if item.again:
@@ -55,7 +54,7 @@ def _still_due(step: Step, item: Work) -> bool:
     if frame is None or frame.error is not None or given_up(step.state, item.path):
         return False
     if item.node is not None:
-        # An agent's has no graph; what else began in this step changes nothing about it.
+        # An agent's pass has no graph; other starts in this step do not affect it.
         return frame.graph is None or item.node in frame.graph.ready
     return not frame.running
 
@@ -107,8 +106,8 @@ def _if_holds(step: Step, node: Node, scope: str) -> bool:
 
 
 def _checked_config(step: Step, path: str, node: Node, config: Json = None) -> Json:
-    """The configuration that a node begins with, which whoever has to approve it has approved: the one that it had, or
-    where it has none yet, one that is evaluated now."""
+    """Return the node's configuration once its approvals are checked: the given one, or if that is None, one evaluated
+    now."""
     if config is None:
         config = evaluate_config(step.flow, node, step.state, scope_of(path), step.facts.now)
     covered_nodes.enforce(step.flow, step.state, node, path, config, step.facts.now)
@@ -129,15 +128,15 @@ def _skip(step: Step, path: str, node: Node, item: Work, reason: str) -> None:
 
 
 def over_limit(step: Step, path: str, node: Node) -> bool:
-    """Whether as many nodes have run as may; that is the end of the flow, or of this node of what runs at the end, which
-    may run although the flow has used up all that it was given, and as much again."""
+    """True if the limit of node runs is reached. This fails the flow, or within `finally`, which may run as many again,
+    only this node."""
     most, finalizing = step.flow.limits.max_node_runs, step.state.phase == "finalizing"
     if step.state.node_runs < most * (2 if finalizing else 1):
         return False
     if finalizing:
         message = f"node {path}: more than {2 * most} nodes have run (limits.max_node_runs)"
         step.start(path, node.id, node.type, node.index, None)
-        # Whatever `on_error` says: this is the end of it.
+        # Final, regardless of `on_error`.
         over = {"type": "limit", "message": message}
         step.emit(ev.NodeFailed, path=path, node_id=node.id, error=over, attempt=1)
     else:

@@ -1,4 +1,4 @@
-"""What can be asked of a session: the commands that `decide` takes. Plain values."""
+"""Commands that `decide` takes. Plain values."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ Action: TypeAlias = Literal[
     "help",
     "list",
 ]
-"""What a person wants to do, as the policy knows it: `answer` an ask or an input, `decide` an approval, `resolve` an
-interrupted or failed node or a question about a cap, `edit` what an approval proposes, `hand_over` a prompt, `revoke`
-what was allowed; the rest as people say it."""
+"""Action of a person as the policy knows it: `answer` an ask or an input, `decide` an approval, `resolve` an
+interrupted or failed node or a question about a cap, `edit` an approval's proposal, `hand_over` a prompt, `revoke` a
+grant; the rest are named as people say them."""
 
 
 class Policy(Protocol):
-    """Says whether an actor may do something. Returns None, or the sentence that tells that person why not. With
-    `start` the question says `who`, where the flow has a rule about that."""
+    """Decide whether an actor may do something. Returns None, or the sentence that tells the person why not. With
+    `start` the question has `who`, if the flow restricts that."""
 
     def __call__(self, actor: Actor, action: Action, state: State, prompt: Question | None) -> str | None: ...
 
 
 def no_manager(entry: str) -> str | None:
-    """The answer where nobody knows who manages whom."""
+    """Return None: nobody's manager is known."""
     return None
 
 
 class Facts(Struct, frozen=True):
-    """What `decide` may know beside the state. `entropy` is random text from which ids are derived."""
+    """Inputs of `decide` beside the state. `entropy` is random text from which ids are derived."""
 
     now: str
     epoch: int
@@ -57,17 +57,17 @@ class Facts(Struct, frozen=True):
     policy: Policy
     agents: AgentFacts = AgentFacts()
     pausing: bool = False
-    """A person pauses the session: what runs was told to leave for that, and not because the process ends."""
+    """True while a person pauses the session: running work was told to leave for that, not because the process ends."""
     manager_of: Callable[[str], str | None] = no_manager
-    """Who manages a person, both by id or e-mail address, as far as the installation knows."""
+    """Return the manager of a person, both by id or e-mail address, or None if unknown."""
     clock_jumped: bool = False
-    """`now` jumped ahead and was not confirmed: nothing is over by it yet; see `engine.run.clock_watch`."""
+    """True if `now` jumped ahead and is unconfirmed: nothing expires by it yet; see `engine.run.clock_watch`."""
     grants: Sequence[KeptRow] = ()
     """Calls that are always allowed where the session lives, beyond it (`engine.decide.agents.wide_grants`)."""
 
 
 class Command(Struct, frozen=True):
-    """What can be asked of a session."""
+    """A request to a session."""
 
 
 class Start(Command, frozen=True):
@@ -106,8 +106,9 @@ class NodeBroke(Command, frozen=True):
 
 
 class NodeCut(Command, frozen=True):
-    """A node that was launched was stopped; what it had done is unknown. `lost`: the other side went away; `left`:
-    it left by itself at a checkpoint, and `saved` is for its next attempt; `asks`: once people have answered what is in it."""
+    """A launched node was stopped, and the extent of its work is unknown. `lost`: the other side went away; `left`: it
+    left by itself at a checkpoint, and `saved` is for its next attempt; `asks`: once people have answered its
+    questions."""
 
     path: str
     attempt: int
@@ -118,8 +119,8 @@ class NodeCut(Command, frozen=True):
 
 class Answer(Command, frozen=True):
     """An answer to a prompt: an option's `value`, `text`, the `values` of its form, or `files` (`{name, path, size,
-    type}`). `reason` goes with a decision, `always` (`{seconds?, patterns?}`) with the approval of a tool call that is to be
-    allowed from then on. With `nonce` it must be the prompt's own."""
+    type}`). `reason` goes with a decision, `always` (`{seconds?, patterns?}`) with the approval of a tool call that
+    also allows later ones. A `nonce` must equal the prompt's."""
 
     prompt_id: str
     actor: Actor
@@ -134,7 +135,7 @@ class Answer(Command, frozen=True):
 
 
 class Edit(Command, frozen=True):
-    """Change what an approval proposes: `values` has the fields that are to be other than they are now."""
+    """Change an approval's proposal: `values` holds the fields that get another value."""
 
     prompt_id: str
     actor: Actor
@@ -144,8 +145,8 @@ class Edit(Command, frozen=True):
 
 
 class HandOver(Command, frozen=True):
-    """Let `to` answer a prompt in the actor's place: a user id, an e-mail address, or `local:<user>`. `taker` is what is
-    known of that person, who may be asked already under another name."""
+    """Let `to` answer a prompt in the actor's place: a user id, an e-mail address, or `local:<user>`. `taker` holds the
+    known facts about that person, who may be asked already under another name."""
 
     prompt_id: str
     actor: Actor
@@ -155,7 +156,7 @@ class HandOver(Command, frozen=True):
 
 
 class Revoke(Command, frozen=True):
-    """Take back what was allowed beyond one call with the approval of a tool call."""
+    """Revoke what the approval of a tool call allowed beyond that call."""
 
     prompt_id: str
     actor: Actor
@@ -171,8 +172,9 @@ class Message(Command, frozen=True):
 
 
 class Steer(Command, frozen=True):
-    """A message for a session on its way: it answers nothing, and is `messages` in expressions. `to` is the path of the agent
-    that is meant. `files` came with it: `{name, path, size, type}`, or `{name, unread}` with why one is not given."""
+    """A message to a running session that answers no question; `messages` in expressions. `to` is the path of the
+    addressed agent. `files` came with it: `{name, path, size, type}`, or `{name, unread}` with the reason why it is
+    missing."""
 
     text: str
     actor: Actor
@@ -180,7 +182,7 @@ class Steer(Command, frozen=True):
     files: tuple[dict[str, Json], ...] = ()
     to: str | None = None
     aside: bool = False
-    """Said to somebody else: whoever says it, it is no instruction."""
+    """True if it was said to somebody else: it is never an instruction, whoever says it."""
 
 
 class EndRest(Command, frozen=True):
@@ -198,7 +200,7 @@ class Shown(Command, frozen=True):
 
 
 class Gone(Command, frozen=True):
-    """The message that showed a prompt is not there any more; `ts` is that message's."""
+    """The message that showed a prompt was deleted; `ts` is that message's."""
 
     prompt_id: str
     ts: str
@@ -228,8 +230,8 @@ class Abort(Command, frozen=True):
 
 
 class Hold(Command, frozen=True):
-    """Pause the session: answers and timers are recorded and start nothing until it is resumed. `waits`: something
-    that runs was told to leave and has not yet."""
+    """Pause the session: answers and timers are recorded and start nothing until it is resumed. `waits`: running work
+    was told to leave and has not left yet."""
 
     actor: Actor
     reason: str | None = None
@@ -245,13 +247,13 @@ class Resume(Command, frozen=True):
 
 
 class LockGranted(Command, frozen=True):
-    """Nobody is ahead of the session in the queue for its lock."""
+    """The session is first in the queue for its lock."""
 
     name: str
 
 
 class LockQueued(Command, frozen=True):
-    """The session's lock is held by `holder` (or that one is ahead of it), which lives in the thread `thread_key`."""
+    """The session's lock is held or awaited by `holder`, a session in the thread `thread_key`."""
 
     name: str
     holder: str

@@ -1,9 +1,9 @@
-"""Containers as state: how passes begin, end and fail, whatever the kind of the container (`kinds`). Pure.
+"""Containers as state: how passes begin, end and fail, for every kind of container (`kinds`). Pure.
 
-Nothing here waits or calls back. `progress` looks at the passes and containers that are under way and writes what
-follows from where they stand: a pass whose nodes all have their outcome ends, a container with room begins its next
-pass, one with nothing left completes, one whose pass failed gives up once nothing of it runs any more. It is run
-to a fixpoint in every step, so a crash needs no code of its own here.
+Nothing here waits or calls back. `progress` looks at the passes and containers under way and writes what follows from
+their state: a pass whose nodes all have an outcome ends, a container with room begins its next pass, one with nothing
+left completes, one with a failed pass fails once nothing of it is running. It runs to a fixpoint in every step, so a
+crash needs no special handling here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from engine.language.errors import ExpressionError, InvalidInputs
 
 
 def begin(step: Step, path: str, node: Node, config: dict[str, Json]) -> None:
-    """A container node began: freeze what it goes through."""
+    """Begin a container node: freeze what it iterates over."""
     depth = path.count("/") + 1
     if depth > step.flow.limits.max_depth:
         message = f"node {node.id}: nested {depth} deep; limits.max_depth is {step.flow.limits.max_depth}"
@@ -57,10 +57,10 @@ def begin(step: Step, path: str, node: Node, config: dict[str, Json]) -> None:
 
 
 def progress(step: Step) -> None:
-    """Write what follows for passes and containers in which something happened, until nothing more follows."""
+    """Write what follows for passes and containers in which something happened, to a fixpoint."""
     while moved := step.moved():
         in_order = sorted(moved)
-        # The innermost first: what ends inside may end what is around it.
+        # Innermost first: an end inside may end what surrounds it.
         inwards = [
             address for address in sorted(in_order, key=len, reverse=True) if alive(step.state, address)
         ]
@@ -78,7 +78,7 @@ def progress(step: Step) -> None:
 
 
 def is_over(step: Step, frame: Frame) -> bool:
-    """Whether every node of a pass has its outcome, or the pass has failed and nothing of it runs any more."""
+    """True if every node of a pass has an outcome, or the pass has failed and nothing of it is running."""
     if frame.running:
         return False
     return frame.error is not None or edges.is_through(step.flow.lists[frame.list_id], frame)
@@ -110,10 +110,10 @@ def _end_pass(step: Step, scope: str) -> None:
 
 
 def _collected(step: Step, scope: str, frame: Frame) -> tuple[Json, dict[str, Json] | None]:
-    """What a pass contributes to its `foreach`, and why the pass failed where it did."""
+    """Return a pass's contribution to its `foreach`, and the error of the pass if it failed."""
     owner = frame.owner or ""
     node = step.node(owner)
-    # The `on_failure` of a `foreach` is a list of its own, which contributes nothing.
+    # `on_failure` of a `foreach` is a separate list, which contributes nothing.
     if frame.error is not None or node.collect is None or step.state.containers[owner].kind != "foreach":
         return None, frame.error
     try:
@@ -124,7 +124,7 @@ def _collected(step: Step, scope: str, frame: Frame) -> tuple[Json, dict[str, Js
 
 
 def _move(step: Step, path: str, container: ContainerRun) -> None:
-    """Give up, begin what there is room for, or complete."""
+    """Fail the container, begin the passes it has room for, or complete it."""
     if container.error is not None:
         if not launched_below(step.state, path):
             _give_up(step, path, container)
@@ -133,7 +133,7 @@ def _move(step: Step, path: str, container: ContainerRun) -> None:
 
 
 def _give_up(step: Step, path: str, container: ContainerRun) -> None:
-    """Nothing of it runs any more: withdraw its questions and let it fail, or what failed go on failing."""
+    """Withdraw a failed container's questions and fail it; an `on_failure` closes, and its node goes on failing."""
     for prompt_id in asked_in_order(step.state):
         prompt = step.state.prompts[prompt_id]
         if below(path, prompt.path):
@@ -145,7 +145,7 @@ def _give_up(step: Step, path: str, container: ContainerRun) -> None:
 
 
 def _go_on_failing(step: Step, path: str) -> None:
-    """`on_failure` is over, where there is one: ask people, or let the failure count."""
+    """Continue a failure after its `on_failure`, if any: ask people, or let it count."""
     state = step.state
     if (
         path in state.containers

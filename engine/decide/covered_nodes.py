@@ -1,11 +1,10 @@
 """Approvals that cover a node: what is shown is what runs. Pure.
 
-When the approval is asked, the configuration of the covered
-node is evaluated as it would be if the approval were given now. People read it as text, and its digest is
-kept in the prompt. When the covered node starts, it is evaluated again: unless the approval was given, in
-this session, for this very visit of the node, for the same digest, and not too long ago, the node does not
-run. Secrets are references in both, so their values are not part of the digest; nor is what a program or a
-module has in its files.
+When the approval is asked, the configuration of the covered node is evaluated as it would be if it were approved now.
+People read it as text, and its digest is kept in the prompt. When the covered node starts, it is evaluated again: the
+node runs only if the approval was given in this session, for this very visit of the node, for the same digest, and not
+too long ago. Secrets are references in both, so their values are not part of the digest; nor are the files of a program
+or module.
 """
 
 from __future__ import annotations
@@ -28,18 +27,18 @@ from engine.nodes.types.preview import action_text
 
 
 class NotApproved(SaysoError):
-    """A node did not run because what it was about to do is not what people approved; says what is different."""
+    """A node did not run because its action differs from the approved one; the message names the difference."""
 
     code = "not_approved"
 
 
 def digest(kind: str, config: Json) -> str:
-    """SHA-256 of what a node would do, in hexadecimal: its type and evaluated configuration."""
+    """Return the SHA-256, in hexadecimal, of a node's type and evaluated configuration."""
     return hashlib.sha256(canonical({"type": kind, "with": config})).hexdigest()
 
 
 def foreseen(flow: Flow, state: State, path: str, values: Mapping[str, Json]) -> dict[str, Json] | None:
-    """What would run if the approval at `path` were given with these values; None where it covers nothing.
+    """Return what would run if the approval at `path` were given with these values; None if it covers nothing.
 
     Raises `ConfigError` and `ExpressionError` where the covered node could not run with them.
     """

@@ -1,7 +1,7 @@
-"""`decide`: what a command makes true. Pure.
+"""`decide`: turn a command into events. Pure.
 
-A command that was taken before yields no events; a command that is refused raises and yields none either.
-`run_to_fixpoint` (`engine.decide.fixpoint`) ends every step: it writes what follows without any further command.
+A command that was taken before yields no events; a refused command raises and yields none either. `run_to_fixpoint`
+(`engine.decide.fixpoint`) ends every step: it writes what follows without any further command.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from engine.nodes.types.registry import mode_of
 
 
 def decide(flow: Flow, state: State, command: Command, facts: Facts, kinds: Kinds) -> list[Event]:
-    """The events that a command makes true, run to a fixpoint. Raises a `SaysoError` where it is refused."""
+    """Return the events of a command, run to a fixpoint. Raises a `SaysoError` if it is refused."""
     step = Step(flow, state, facts, kinds)
     carry_out(step, command)
     return step.events
 
 
 def carry_out(step: Step, command: Command) -> None:
-    """The same within a step, after what it has written before, for whoever wants the state after the events. What is
-    refused has written nothing."""
+    """Carry out a command within a step, after its earlier events, for callers that want the resulting state. A refused
+    command writes nothing."""
     state, events = step.state, len(step.events)
     actor = getattr(command, "actor", None)
     refuse_long(*(getattr(command, name, None) for name in _SAID), None if actor is None else actor.record())
@@ -49,11 +49,11 @@ def carry_out(step: Step, command: Command) -> None:
 
 
 _SAID = ("text", "reason", "to", "value", "values", "always", "files")
-"""What people say with a command."""
+"""Fields of commands that hold text from people."""
 
 
 def starters(flow: Flow) -> Question | None:
-    """Who may start a flow, as the policy reads it; None where the flow does not say."""
+    """Return the policy's question for who may start a flow, or None if the flow does not restrict it."""
     return None if flow.allowed_to_start is None else Question(kind="start", who=tuple(flow.allowed_to_start))
 
 
@@ -95,11 +95,11 @@ def _claimed(step: Step, command: commands.Claimed) -> None:
 
 
 def _current_run(step: Step, path: str, attempt: int) -> NodeRun | None:
-    """The run that an outcome belongs to, or None when the outcome is late and changes nothing."""
+    """Return the run that an outcome belongs to, or None if the outcome is late and changes nothing."""
     run = step.state.nodes.get(path)
     if run is None or run.status != "started" or run.attempt != attempt or step.state.phase == "ended":
         return None
-    # What waits for a person or a time has no outcome that somebody else could report.
+    # A node that waits for a person or a time has no outcome to report from outside.
     return run if mode_of(run.type) in ("run", "delivery") else None
 
 

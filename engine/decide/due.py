@@ -1,4 +1,4 @@
-"""`due`: what may start now, and what keeps the rest from it. Pure."""
+"""`due`: the work that may start now, and what holds back the rest. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CRASHES_BEFORE_ASKING = 3
 
 
 def due(flow: Flow, state: State, kinds: Kinds) -> list[Work]:
-    """What may start now, from the state alone. Costs what is open, not what is done."""
+    """Return the work that may start now, from the state alone. The cost grows with open work, not with finished work."""
     if not _goes_on(state):
         return []
     again = [path for path in interrupted(state) if alive(state, path) and may_run_again(flow, state, path)]
@@ -59,10 +59,10 @@ def due_in(step: Step) -> list[Work]:
 
 
 def _goes_on(state: State) -> bool:
-    """Whether the session is at a point where anything may start."""
+    """True if the session's phase lets anything start."""
     if state.phase == "running":
         return state.inputs is not None and not limits.pending(state) and state.frames[ROOT].error is None
-    # What still runs of the flow ends first.
+    # Flow nodes that still run end first.
     ending = state.phase == "finalizing" and FINALLY in state.frames and not state.finally_skipped
     return ending and all(map(in_finally, state.launched))
 
@@ -70,8 +70,8 @@ def _goes_on(state: State) -> bool:
 def _startable(
     flow: Flow, state: State, kinds: Kinds, again: list[str], passes: list[str]
 ) -> Iterator[tuple[Work, str]]:
-    """What may start as far as its own place is concerned, each with the mode of its type: interrupted nodes, and what
-    comes next in these passes."""
+    """Yield the work that its own place allows, each with the mode of its type: interrupted nodes, and the next nodes
+    of these passes."""
     for path in again:
         yield Work(path, True), mode_of(state.nodes[path].type)
     for scope in passes:
@@ -79,7 +79,7 @@ def _startable(
 
 
 def _has_room(state: State, frame: Frame) -> bool:
-    """Whether a node of this pass may begin as far as the others are concerned: in a list one begins after the other."""
+    """True if the pass lets another node begin beside those running: a list runs one at a time."""
     if frame.error is not None:
         return False
     if not frame.running or frame.graph is not None:
@@ -88,8 +88,8 @@ def _has_room(state: State, frame: Frame) -> bool:
 
 
 def _place(state: State, scope: str) -> tuple[str | int, ...]:
-    """Where a pass stands among the others: passes begin, and ask, in the order of their list, and branches in that of the
-    flow's file. By their paths the tenth would come before the second."""
+    """Return the sort key of a pass: passes begin, and ask, in the order of their list, and branches in that of the
+    flow's file. Sorted by path, the tenth would come before the second."""
     frame = state.frames[scope]
     if frame.owner is None:
         return (scope,)
@@ -99,7 +99,7 @@ def _place(state: State, scope: str) -> tuple[str | int, ...]:
 
 
 def next_node(nodes: NodeList, frame: Frame, node_id: str | None) -> Node:
-    """The node that begins next in a pass; where it is a graph, the one of this id."""
+    """Return the node that begins next in a pass; in a graph, the one with this id."""
     return nodes.nodes[frame.position] if node_id is None else nodes.by_id[node_id]
 
 
@@ -107,7 +107,7 @@ def next_node(nodes: NodeList, frame: Frame, node_id: str | None) -> Node:
 
 
 def may_run_again(flow: Flow, state: State, path: str) -> bool:
-    """Whether an interrupted node begins again without anybody's word."""
+    """True if an interrupted node begins again without asking people."""
     run = state.nodes[path]
     if run.status != "interrupted" or open_prompt_at(state, path) or doomed(state, path):
         return False
@@ -117,13 +117,13 @@ def may_run_again(flow: Flow, state: State, path: str) -> bool:
 
 
 def _held_up(state: State, path: str) -> bool:
-    """Whether a model call does not begin again because people are asked about a cap, or how it goes on."""
+    """True if a model call must not begin again because people are asked about a cap or how to go on."""
     owner = agent_of(state, path) if state.nodes[path].type == TURN else None
     return owner is not None and (held_up(state, owner) or agent_at(state, owner).stuck is not None)
 
 
 def must_ask(flow: Flow, state: State, path: str) -> bool:
-    """Whether people decide what becomes of an interrupted node, as far as it itself is concerned."""
+    """True if people decide what happens to an interrupted node, judged by the node alone."""
     run = state.nodes[path]
     if run.reason == ASKS:
         return True
@@ -133,8 +133,8 @@ def must_ask(flow: Flow, state: State, path: str) -> bool:
 
 
 def only_waits(state: State) -> bool:
-    """Whether every unfinished node waits for a person or a timer, and there is at least one such wait. What may start
-    beside them is `due`: it costs most, and is asked last."""
+    """True if every unfinished node waits for a person or a timer, and at least one does. The most expensive check,
+    `due` (what may start beside them), comes last."""
     if state.launched:
         return False
     waits = bool(state.open_prompts)

@@ -1,13 +1,13 @@
-"""Graphs and jumps: which edges of a pass are taken, what may start because of it, and where a jump leads. Pure.
+"""Graphs and jumps: which edges of a pass are taken, what may start because of them, and where a jump leads. Pure.
 
-Once a node of a graph has its outcome, the edges that leave it are resolved for good, each condition evaluated once,
-and `edge:resolved` says what came of it. An edge is dead when its condition is false or its source never ran; a source
-that its own `if` (or a person) skipped passes on. A node with gate `all` may start once every edge that leads there is
-resolved and one of them was taken, a node with gate `any` at the first that is taken. A node that no edge can lead to
-any more is skipped, and its own edges are dead: so nothing waits for ever.
+Once a node of a graph has an outcome, the edges that leave it are resolved for good, each condition evaluated once, and
+`edge:resolved` records the results. An edge is dead when its condition is false or its source never ran; a source
+skipped by its own `if` (or a person) passes on. A node with gate `all` may start once all its incoming edges are
+resolved and one was taken, a node with gate `any` at the first that is taken. A node that can no longer be reached is
+skipped, and its own edges are dead: so nothing waits for ever.
 
-A jump (a loop edge, or `on_error: goto:<id>`) waits until its target and all that comes after it have ended. Then
-these nodes get another visit, whose paths end in `~2`, `~3`, ...
+A jump (a loop edge, or `on_error: goto:<id>`) waits until its target and all nodes after it have ended. Then these
+nodes get another visit, whose paths end in `~2`, `~3`, ...
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from engine.language.errors import ExpressionError
 
 
 def is_through(nodes: NodeList, frame: Frame) -> bool:
-    """Whether every node of a pass has its outcome and no jump is left."""
+    """True if every node of a pass has an outcome and no jump is left."""
     if frame.jumps:
         return False
     if not nodes.is_graph:
@@ -54,14 +54,14 @@ def _ended(step: Step, scope: str, nodes: NodeList) -> list[str]:
     frame = step.state.frames[scope]
     if frame.error is not None or frame.graph is None:
         return []
-    # One at whose loop edge people are asked waits for them.
+    # A node whose loop edge people are asked about waits for them.
     open_ = [name for name in frame.graph.ended if open_prompt_at(step.state, frame.nodes[name]) is None]
     return sorted(open_, key=nodes.rank.__getitem__)
 
 
 def _resolve(step: Step, scope: str, nodes: NodeList, node_id: str, decided: str | None = None) -> None:
-    """Resolve the edges that leave a node, and skip what nothing can lead to any more. `decided` is what people said about
-    its loop edge that is used up; until they have, nothing is resolved."""
+    """Resolve the edges that leave a node, and skip nodes that can no longer be reached. `decided` is people's decision
+    on its used-up loop edge; until then nothing is resolved."""
     frame = step.state.frames[scope]
     fields = {"path": frame.nodes[node_id], "scope": scope, "node_id": node_id}
     try:
@@ -102,7 +102,7 @@ def _taken(step: Step, scope: str, edge: Edge) -> bool:
 
 
 def _jumped(frame: Frame, node_id: str) -> bool:
-    """Whether a failure of this node goes elsewhere."""
+    """True if a failure of this node jumps elsewhere."""
     return any(source == node_id for source, _ in frame.jumps)
 
 
@@ -127,7 +127,7 @@ def _loop_taken(step: Step, scope: str, nodes: NodeList, node_id: str) -> tuple[
 
 
 def _times(frame: Frame, edge: Edge) -> int:
-    """How often a loop edge was taken in this pass."""
+    """Return how many times a loop edge was taken in this pass."""
     return frame.loops.get(f"{edge.from_}>{edge.to}", 0)
 
 
@@ -139,14 +139,14 @@ def limit_decided(step: Step, prompt: Asked, decision: str) -> None:
 
 
 def _is_last(nodes: NodeList, frame: Frame, node_id: str) -> bool:
-    """Whether the edges of this node are the last that a pass resolves, and nothing else of it is under way."""
+    """True if this node's edges are the last to resolve in a pass, with nothing else under way."""
     graph = frame.graph or Graph()
     open_ = graph.ready or graph.again or frame.jumps or frame.running
     return not open_ and list(graph.ended) == [node_id] and len(frame.nodes) == len(nodes.nodes)
 
 
 def _unreached(step: Step, scope: str, nodes: NodeList) -> dict[str, Json] | None:
-    """The error of a pass that ends, and of whose final nodes the edges reached none. One that went on at a limit may end
+    """Return the error of a pass that ends without reaching any final node. A pass that went on at a limit may end
     anywhere."""
     state, frame = step.state, step.state.frames[scope]
     reached = any(state.nodes[frame.nodes[name]].reason != DEAD for name in nodes.finals)
@@ -156,7 +156,7 @@ def _unreached(step: Step, scope: str, nodes: NodeList) -> dict[str, Json] | Non
 
 
 def _opened(nodes: NodeList, frame: Frame, taken: dict[str, bool]) -> tuple[list[str], list[str]]:
-    """The targets that may start now, and those that nothing can lead to any more."""
+    """Return the targets that may start now, and those that can no longer be reached."""
     graph = frame.graph or Graph()
     ready, dead = [], []
     for target, yes in taken.items():
@@ -175,7 +175,7 @@ def _opened(nodes: NodeList, frame: Frame, taken: dict[str, bool]) -> tuple[list
 
 
 def _jump(step: Step, scope: str, nodes: NodeList) -> None:
-    """Carry out the first jump whose target, and all that comes after it, has ended."""
+    """Carry out the first jump whose target, and all nodes after it, have ended."""
     frame = step.state.frames[scope]
     if frame.error is not None:
         return
@@ -207,7 +207,7 @@ def _has_ended(step: Step, frame: Frame, node_id: str) -> bool:
 
 
 def _carried(nodes: NodeList, frame: Frame, again: set[str], target: str) -> dict[str, list[int]]:
-    """For nodes that get another visit, what is known of the edges from nodes that get none.
+    """Return, for nodes that get another visit, the results of edges from nodes that get none.
 
     A gate `any` waits for one that is new: the old ones have let it through before.
     """

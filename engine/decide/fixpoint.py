@@ -1,4 +1,4 @@
-"""How a step ends: what follows without any further command is written, to the pause and the end. Pure."""
+"""The end of a step: write what follows without any further command, up to the pause and the end. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run_to_fixpoint(step: Step) -> None:
                 step.withdraw(prompt, "the agent has ended")
         _finish_or_pause(step)
     if step.state.phase == "unreachable":
-        # A session that reaches nobody ends where a deadline has failed it.
+        # A deadline that passes while the session is unreachable ends it.
         root = step.state.frames.get(ROOT)
         if root is not None and root.error is not None:
             end_flow(step, "failed", _failed_at(step.state, root), root.error)
@@ -51,7 +51,7 @@ def _finish_or_pause(step: Step) -> None:
     elif state.phase == "pausing":
         _hold_or_complete(step)
     elif limits.pending(state):
-        # Whether it goes on or waits follows from who else wants the lock: the next command says so.
+        # The next command tells whether the session got its lock or waits.
         return
     elif state.active or state.open_prompts or due_in(step):
         if only_waits(state) and not due_in(step):
@@ -63,7 +63,7 @@ def _finish_or_pause(step: Step) -> None:
 
 
 def _hold_or_complete(step: Step) -> None:
-    """What was told to leave has left: the session is held, or completes, where that was all there was to do."""
+    """Hold the session once its running work has left, or complete it if no work is left."""
     state = step.state
     if state.launched:
         return
@@ -80,14 +80,14 @@ def _hold_or_complete(step: Step) -> None:
 
 
 def _failed_at(state: State, frame: Frame) -> str | None:
-    """The node whose failure a pass failed with."""
+    """Return the path of the node whose failure failed the pass."""
     return next((path for path in frame.nodes.values() if state.nodes[path].error == frame.error), None)
 
 
 def end_flow(
     step: Step, outcome: Status, path: str | None = None, error: dict[str, Json] | None = None
 ) -> None:
-    """The flow is over; what its file has under `finally` comes before that is said, once it has begun."""
+    """End the flow; once it has begun, its `finally` runs before the end is written."""
     list_id = step.flow.finally_list
     if (
         list_id is not None
@@ -107,13 +107,13 @@ def _pause(step: Step) -> None:
 
 
 def _finalize(step: Step) -> None:
-    """End the session: what still runs of the flow ends, questions are withdrawn, `finally` runs, and that was it."""
+    """End the session: let running nodes of the flow end, withdraw questions, run `finally`, and close."""
     if not all(map(in_finally, step.state.launched)):
         return
     for prompt_id in asked_in_order(step.state):
         step.withdraw(step.state.prompts[prompt_id], f"the session is {step.state.outcome}")
     list_id = step.flow.finally_list
-    # What runs at the end runs under the lock: without it there is nothing to clean up that this session did.
+    # `finally` runs under the lock: a session that never got it has nothing to clean up.
     skipped = step.state.finally_skipped or step.state.inputs is None or limits.pending(step.state)
     if list_id is not None and not skipped:
         if step.state.outcome == "aborted" and FINALLY not in step.state.frames:
@@ -136,7 +136,7 @@ def _finalize(step: Step) -> None:
 
 
 def _finally_is_over(step: Step) -> bool:
-    """Carry on with `finally`. A session that completed or failed without one, or whose limit is reached, has none."""
+    """Continue `finally`; True once it is over. Sessions that end without one, or over their limit, have none."""
     if FINALLY not in step.state.frames:
         return True
     for path in interrupted(step.state):

@@ -1,4 +1,4 @@
-"""The node types that hold children, except agents: one class for each type says what its passes are. Pure.
+"""Node types that hold children, except agents: one class per type defines its passes. Pure.
 
 `containers` runs them.
 """
@@ -26,7 +26,7 @@ class Passes(Kind):
     """A node that goes through lists of nodes, one pass for each of its keys, or a single one."""
 
     def more(self, step: Step, path: str, node: Node, container: ContainerRun) -> bool:
-        """Whether another pass begins now."""
+        """True if another pass begins now."""
         return container.begun < len(container.keys or [])
 
     def list_id(self, node: Node, key: str | None) -> str:
@@ -84,7 +84,7 @@ class Passes(Kind):
             self.over(step, path, node, container)
 
     def over(self, step: Step, path: str, node: Node, container: ContainerRun) -> None:
-        """All passes have ended: complete."""
+        """Complete the node: all its passes have ended."""
         step.close(path)
 
     def decided(self, step: Step, prompt: Asked) -> None:
@@ -96,7 +96,7 @@ class Passes(Kind):
         return covered_nodes.foreseen(step.flow, step.state, prompt.path, values)
 
     def granted(self, step: Step, prompt: Asked, always: Json) -> dict[str, Json]:
-        """Only some calls of tools can be allowed always."""
+        """Refuse: only tool calls can be allowed always."""
         raise InvalidAnswer(
             "Calls like this cannot be allowed always: `grants` of the agent does not say so."
         )
@@ -111,16 +111,16 @@ class Foreach(Passes):
         return {"items": items, "total": len(items)}
 
     def more(self, step: Step, path: str, node: Node, container: ContainerRun) -> bool:
-        """Whether an item is left, and room for it."""
+        """True if an item is left and there is room for it."""
         concurrency: int = step.state.nodes[path].input["concurrency"]
         return container.begun < (container.total or 0) and container.running < concurrency
 
 
 class Loop(Passes):
-    """One pass after the other, while or until something holds."""
+    """One pass after the other, while or until a condition holds."""
 
     def more(self, step: Step, path: str, node: Node, container: ContainerRun) -> bool:
-        """Whether another round is allowed and wanted."""
+        """True if another round is allowed and wanted."""
         return (
             not container.running
             and container.begun < self._most(step, path)
@@ -139,14 +139,14 @@ class Loop(Passes):
             step.ask(path, limits.loop_prompt(node, container.begun, step.state.nodes[path].attempt))
 
     def decided(self, step: Step, prompt: Asked) -> None:
-        """How it goes on at its limit."""
+        """Apply the decision on a loop at its limit."""
         if prompt.path in step.state.containers:
             self._at_limit(step, prompt.path, limits.decision(prompt))
         else:
             super().decided(step, prompt)
 
     def _at_limit(self, step: Step, path: str, decision: str) -> None:
-        """One round more begins by itself."""
+        """Close the loop (`continue`) or fail it; any other decision lets another round begin."""
         rounds = step.state.containers[path].begun
         if decision == "continue":
             step.close(path, rounds)
@@ -154,7 +154,7 @@ class Loop(Passes):
             step.fail(path, limits.loop_error(step.state, path, rounds))
 
     def _most(self, step: Step, path: str) -> int:
-        """How many rounds it may have: as its file says, and one for each time that people said so."""
+        """Return the maximum number of rounds: the flow's, plus one for each time that people allowed another."""
         most = int(step.state.nodes[path].input["max_iterations"])
         if step.state.containers[path].begun < most:
             return most
@@ -175,7 +175,7 @@ class Loop(Passes):
 
 
 class Parallel(Passes):
-    """All branches at once."""
+    """All branches at the same time."""
 
     def frozen(self, step: Step, path: str, node: Node, config: dict[str, Json]) -> dict[str, Json]:
         """Its branches."""
@@ -184,7 +184,7 @@ class Parallel(Passes):
 
 
 class Switch(Passes):
-    """The case that fits, the default, or none."""
+    """The matching case, the default, or nothing."""
 
     def frozen(self, step: Step, path: str, node: Node, config: dict[str, Json]) -> dict[str, Json]:
         """The case that is taken."""
@@ -206,11 +206,11 @@ class Called(Passes):
         return {"inputs": copy(values), "total": 1}
 
     def more(self, step: Step, path: str, node: Node, container: ContainerRun) -> bool:
-        """Whether it has not begun."""
+        """True if the called flow has not begun."""
         return not container.begun
 
     def list_id(self, node: Node, key: str | None) -> str:
-        """What the flow begins with."""
+        """Return the id of the called flow's top list."""
         return f"@{node.calls}/"
 
 
@@ -224,4 +224,4 @@ CONTAINERS: Kinds = MappingProxyType(
         ON_FAILURE: Passes(),
     }
 )
-"""All of them. The list under `on_failure` of any node is one more, which has a single pass."""
+"""All kinds of containers. The list under `on_failure` of any node is one more, with a single pass."""

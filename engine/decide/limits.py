@@ -1,16 +1,15 @@
-"""Limits of loops and loop edges (the errors they give, the question about one that is used up), and locks:
-one session at a time goes on under a name. Pure.
+"""Limits of loops and loop edges (their errors, and the question at a limit), and locks, which let one session at a
+time go on under a name. Pure.
 
-`on_limit: ask` asks people once a loop had all its rounds, or a loop edge was taken as often as it may be, and would go on.
-The question of a loop stands at the loop, that of an edge at the node that it leaves. Each answer allows one time more.
+`on_limit: ask` asks people when a loop with no rounds left, or a used-up loop edge, would go on. A loop's question
+belongs to the loop, an edge's to the node that it leaves. Each answer allows one more time.
 
-A flow's `lock` is one text, evaluated once when all inputs are known and before the flow starts: `lock:requested`
-takes a place in the queue of that name. The store keeps the queue, in the order in which places were taken, and whoever
-stands first has the lock or is to get it: nobody hands it over. A session takes its place and takes the lock in the
-commit that has its events, and that commit is undone where another session is ahead (`LockHeld`).
-So the core cannot know how it stands: whoever performs its steps looks (`verdict`) and tells it, `LockGranted` or
-`LockQueued`. Until the lock is acquired nothing of the session starts, whatever else happens to it; a fork asks for the
-lock of its parent anew. The end of the session gives it back.
+A flow's `lock` is one text, evaluated once when all inputs are known and before the flow starts: `lock:requested` takes
+a place in the queue of that name. The store keeps the queue in the order of requests, and the first session has the
+lock or gets it next: nobody hands it over. A session takes its place and takes the lock in the commit that has its
+events, and that commit is undone if another session is ahead (`LockHeld`). The core cannot see the queue: the code that
+performs its steps looks (`verdict`) and tells it, with `LockGranted` or `LockQueued`. Nothing of the session starts
+before it has the lock; a fork requests its parent's lock anew. The end of the session releases it.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ def _prompt(node: Node, text: str, attempt: int | None = None) -> Question:
 
 
 def _asked(state: State, path: str) -> list[Asked]:
-    """The questions about this loop, in this attempt, or about the loop edge of this visit of a node."""
+    """Return the questions about this loop in this attempt, or about the loop edge of this visit of a node."""
     attempt = state.nodes[path].attempt
     return [
         prompt
@@ -70,12 +69,12 @@ def _asked(state: State, path: str) -> list[Asked]:
 
 
 def decision(prompt: Asked) -> str:
-    """What people decided, or that nobody did in time."""
+    """Return what people decided; no decision in time counts as `stop`."""
     return STOP if prompt.status == "expired" else str((prompt.answer or {})["value"])
 
 
 def times_more(state: State, path: str) -> int:
-    """How often people let this loop, in this attempt, have another round."""
+    """Return how many more rounds people allowed this loop in this attempt."""
     return sum((prompt.answer or {}).get("value") == AGAIN for prompt in _asked(state, path))
 
 
@@ -86,13 +85,13 @@ def loop_error(state: State, path: str, rounds: int) -> dict[str, Json]:
 
 
 def edge_error(state: State, path: str, edge: Edge, times: int) -> dict[str, Json]:
-    """The error of a pass whose loop edge, which leaves the node at `path`, would be taken once more."""
+    """Return the error of a pass whose loop edge, which leaves the node at `path`, is used up."""
     taken = f"it was taken {_times(times, 'time')} and leads back again"
     return _error(f"edge {edge.from_} -> {edge.to}: {taken}{_why(state, path)}")
 
 
 def _why(state: State, path: str) -> str:
-    """Who stopped it, or that the file did."""
+    """Describe who stopped it, or the limit in the file."""
     for prompt in _asked(state, path):
         if (prompt.answer or {}).get("value") == STOP:
             return f"; stopped by {(prompt.actor or {}).get('name') or (prompt.actor or {}).get('id')}"
@@ -124,7 +123,7 @@ def told(limit: Mapping[str, Json]) -> str:
     """An entry of `State.limits` in words."""
     word, path = ("time" if limit["to"] else "round"), str(limit["path"])
     if limit["to"]:
-        # Which visit it was is said by how often the edge was taken.
+        # The number of times that the edge was taken identifies the visit.
         path = f"{path.removesuffix(f'~{visit_of(path)}')} → {limit['to']}"
     return f"{path} after {_times(int(limit['times']), word)}"
 
@@ -137,7 +136,7 @@ MAX_NAME = 200
 
 
 def queue_up(step: Step, values: dict[str, Json]) -> bool:
-    """Ask for the flow's lock where it has one; whether the flow may start. A name that cannot be made fails it."""
+    """Request the flow's lock, if it has one; True if the flow may start. An invalid lock name fails it."""
     if step.state.lock is not None:
         return not pending(step.state)
     if step.flow.lock is None:
@@ -162,13 +161,13 @@ def _context(state: State, values: dict[str, Json]) -> dict[str, Json]:
 
 
 class LockName(SaysoError):
-    """What `lock` gave is no name for a lock."""
+    """The value of `lock` is not a valid name."""
 
     code = "config"
 
 
 def granted(step: Step, command: LockGranted) -> None:
-    """Nobody is ahead: the session has the lock, in the commit that stores this."""
+    """Give the session its lock, in the commit that stores this event."""
     if step.state.lock is None or not pending(step.state) or step.state.lock.name != command.name:
         return
     if step.state.phase not in ("running", "waiting", "held", "unreachable"):
@@ -178,8 +177,8 @@ def granted(step: Step, command: LockGranted) -> None:
 
 
 def queued(step: Step, command: LockQueued) -> None:
-    """Another session is ahead: wait, or, with `on_conflict: refuse`, end and say who has it. What has run nodes before it
-    had to ask for its lock anew, a fork, waits in any case."""
+    """Wait behind another session, or with `on_conflict: refuse` end and say who has the lock. A session with earlier
+    node runs (a fork) waits in either case."""
     lock = step.state.lock
     if lock is None or not pending(step.state) or lock.name != command.name:
         return
@@ -201,7 +200,7 @@ def refusal(command: LockQueued) -> dict[str, Json]:
 
 
 def verdict(queue: Sequence[LockRow], state: State) -> LockGranted | LockQueued:
-    """How a session that asked for a lock stands in its queue: the first has it, whoever asks last comes last."""
+    """Return the position of a session that requested a lock: the first in the queue has it."""
     assert state.lock is not None
     if not queue or queue[0].session_id == state.session_id:
         return LockGranted(state.lock.name)
@@ -209,7 +208,7 @@ def verdict(queue: Sequence[LockRow], state: State) -> LockGranted | LockQueued:
 
 
 def standing(queue: Sequence[LockRow], session_id: str) -> tuple[str, int] | None:
-    """Who is first in a queue, and this session's place behind it, from 1; None for one that is not behind anybody."""
+    """Return the first session of a queue and this session's position behind it, from 1; None if it is behind nobody."""
     ids = [row.session_id for row in queue]
     if session_id not in ids[1:]:
         return None

@@ -1,9 +1,9 @@
-"""What becomes of a model call that failed: which failures are waited out, how long, and who may cut that short. Pure.
+"""Failed model calls: which failures are waited out, for how long, and what cuts the wait short. Pure.
 
-A provider that is overloaded, limits the rate, fails or cannot be reached ends no conversation: the call is made again
-after growing waits, each a durable timer that holds nothing, until the flow's `limits.deadline` has passed since the call
-first began (an agent's own `timeout` ends it before). Whoever writes to the agent meanwhile has it tried at once.
-A `retry` of the flow's author is kept to as it is written, for these failures too.
+A provider that is overloaded, limits the rate, fails or is unreachable ends no conversation: the call is repeated after
+growing waits, each a durable timer that holds no resources, until the flow's `limits.deadline` has passed since the
+call first began (an agent's own `timeout` ends it earlier). A message to the agent retries at once. A `retry` written
+in the flow is followed exactly, for these failures too.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from engine.language.codec import Json
 
 
 class Remedy(NamedTuple):
-    """What is done about one kind of failure before the agent fails with it."""
+    """Treatment of one kind of failure before the agent fails."""
 
     waits: bool = False
     """Tried again until the deadline, however often."""
     unpaid: bool = False
-    """It was refused before any answer, and costs nothing."""
+    """True if the call was refused before any answer, and costs nothing."""
 
 
 REMEDIES: Mapping[str, Remedy] = {
@@ -40,8 +40,7 @@ REMEDIES: Mapping[str, Remedy] = {
     "model_not_found": Remedy(unpaid=True),
     "script": Remedy(unpaid=True),
 }
-"""By the type of the error; any other failure is tried again as `retry` says, where that can help, and may have been paid
-for."""
+"""Remedies by error type; any other failure is retried as `retry` says, if it can help, and may have been charged."""
 
 
 def _remedy(error: Mapping[str, Json]) -> Remedy:
@@ -49,14 +48,14 @@ def _remedy(error: Mapping[str, Json]) -> Remedy:
 
 
 def tries_again(deadline: float, run: NodeRun, retry: Retry, error: Mapping[str, Json], due_at: str) -> bool:
-    """Whether another attempt follows at `due_at`; `deadline` is the flow's, in seconds."""
+    """True if another attempt follows at `due_at`; `deadline` is the flow's, in seconds."""
     if retry.until_deadline and _remedy(error).waits and run.started_at is not None:
         return due_at < timestamps.after(run.started_at, deadline)
     return run.failures + 1 < retry.attempts
 
 
 def unpaid(run: NodeRun, error: Mapping[str, Json]) -> bool:
-    """Whether a model call that failed cost nothing: not sent, or refused and nothing was counted."""
+    """True if a failed model call cost nothing: it was not sent, or refused with no usage counted."""
     given = error.get("details")
     details: Mapping[str, Json] = given if isinstance(given, dict) else {}
     used = details.get("usage")
@@ -65,7 +64,7 @@ def unpaid(run: NodeRun, error: Mapping[str, Json]) -> bool:
 
 
 def waited_out(run: NodeRun | None) -> bool:
-    """Whether this is a model call that waits for its provider."""
+    """True if this is a model call that waits for its provider."""
     if run is None or run.type != TURN or run.status != "retrying":
         return False
     return _remedy(run.error or {}).waits

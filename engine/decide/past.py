@@ -1,31 +1,33 @@
-"""A past under a text: the events with which a session goes on from what it has done. Pure.
+"""A past under a text: the events with which a session goes on from its earlier work. Pure.
 
-Two things make one. A *fork* is a past in a new session, under its own text or another one. A *migration* is a past in the
+It has two uses. A *fork* is a past in a new session, under its own text or another one. A *migration* is a past in the
 same session under another text. `Past.under` has the rules about the text for both.
 
-**In a new session** the journal begins with a copy of the other one's up to the chosen event, under the fork's own ids. It is
-a copy and no reference: the fork can be read, exported and reaped without its parent, and every reader of a journal works
-on it unchanged. Its chain of MACs begins at the parent's journal row of that event, which proves where it comes from.
+**In a new session** the journal begins with a copy of the parent's up to the chosen event, under the fork's own ids. As
+it is a copy and not a reference, the fork can be read, exported and reaped without its parent, and every reader of a
+journal works on it unchanged. Its chain of MACs begins at the parent's journal row of that event, which proves its
+origin.
 
-* What has completed stays completed, with its output and its times: nothing of it runs again.
-* Open questions are open again and not shown to anybody yet, so that their clocks start anew.
+* Completed nodes stay completed, with their outputs and times, and do not run again.
+* Open questions are open again but not shown yet, so that their clocks start anew.
 * The fork cannot know the outcome of a node that was running. The node is recorded as interrupted, and `on_crash` decides as
-  after a crash: it runs again, or a person is asked.
-* Waits keep their time. A hold is lifted, since a fork is made to go on. A thread out of reach is the parent's.
-* What agents have used counts on, against caps as people raised them. A permission to pass the cap of the day does not carry over.
-* A lock is not inherited: the fork asks for it anew, and nothing of it starts before it has it.
-* The working folder begins as a copy of the parent's as that is now; paths into the parent's folder name the copy. A model's
+  after a crash: it runs again, or people are asked.
+* Waits keep their time. A hold is lifted, since a fork is made to go on. An unreachable thread concerns only the parent.
+* Usage of agents counts on, against caps as people raised them. A permission to pass the cap of the day does not carry over.
+* A lock is not inherited: the fork requests it anew, and starts nothing before it has it.
+* The working folder begins as a copy of the parent's current one; paths into the parent's folder name the copy. A model's
   conversation stays byte for byte, unless it has such a path: then the API is asked to drop the thinking bound to it.
 * The person who forks is the requester: `exclude_requester` is about them. A fork belongs to no thread, unless it is the next
   try of a session that failed: then it goes on in that session's thread, and the node that failed begins again.
 
-**Under another text** completed nodes keep their outcomes, also those that the text does not have. What is under way must
-stand in the text, in the same list and with the same type. In a list, the session goes on behind what has had its outcome: a
-node that the text has before that place is not run any more. Lists with edges must have the same nodes and edges, and a
-called flow that is under way the inputs that it was called with. An approval covers the same node as before.
+**Under another text** completed nodes keep their outcomes, even if the text no longer has them. Everything under way
+must be in the text, in the same list and with the same type. In a list, the session goes on after the last node with an
+outcome: nodes that the text adds before that place do not run any more. Lists with edges must have the same nodes and
+edges, and a called flow that is under way the inputs that it was called with. An approval covers the same node as
+before.
 
-A node that was not launched because its type cannot be used here is under way in name only: it begins as what the new
-text has in its place, or is left out where that has nothing.
+A node that was not launched because its type is not available here is under way in name only: it begins as the new
+text's node in its place, or is left out if there is none.
 """
 
 from __future__ import annotations
@@ -87,7 +89,7 @@ class Past:
         self.add(kind(seq=self.state.seq + 1, timestamp=self.now, **fields))
 
     def under(self, old: Flow, new: Flow, actor: Actor) -> Plan:
-        """Go on with `new` in place of `old`; nothing is written where they are the same.
+        """Go on with `new` in place of `old`; writes nothing if they are the same.
 
         Raises `SessionEnded`, `SessionRunning`, `MigrationRefused`.
         """
@@ -113,7 +115,7 @@ class Past:
 
 
 def seam(journal: Sequence[Event], at: int) -> int:
-    """The event after which a fork at event `at` begins: `at`, or the end of the step that it is in the middle of.
+    """Return the event after which a fork at event `at` begins: `at`, or the end of the step that contains it.
 
     Raises `SessionError` for an event that does not exist, `SessionEnded` where nothing is left to run.
     """
@@ -132,7 +134,8 @@ def seam(journal: Sequence[Event], at: int) -> int:
 
 
 def _between_steps(state: State, last: Event) -> bool:
-    """True if a step may have ended with this event: nothing is owed, and all that waited for the event has taken it."""
+    """True if a step may have ended with this event: no event is owed, and everything that waited for this one has
+    taken it."""
     begun = state.inputs is not None or state.open_prompts or pending(state)
     in_between = "prompt:answered", "prompt:expired", "timer:fired", "session:start"
     return bool(begun) and not state.owed and last.type not in in_between
@@ -144,17 +147,17 @@ def next_try(session_id: str) -> str:
 
 
 class Failed(NamedTuple):
-    """Where a failed session can be tried again: after event `seq`, at the node `path`."""
+    """Place at which a failed session can be tried again: after event `seq`, at the node `path`."""
 
     seq: int
     path: str
 
 
 def failed_at(journal: Sequence[Event]) -> Failed:
-    """Where a session is tried again that has failed: right before the node that failed it.
+    """Return the place at which a failed session is tried again: right before the node that failed it.
 
-    Raises `SessionError`, in words for whoever asks, where it has not failed, where no node failed it, and where something
-    was completed after the failure, which would run a second time.
+    Raises `SessionError`, with a sentence for the person who asked, if it has not failed, if no node failed it, or if
+    something completed after the failure, which would run a second time.
     """
     end = next((event for event in reversed(journal) if isinstance(event, ev.Closure)), None)
     state = derive_state(journal)
@@ -180,7 +183,7 @@ def failed_at(journal: Sequence[Event]) -> Failed:
         one for one in begun if one.at == first.at or one.at.startswith((f"{first.at}/", f"{first.at}["))
     ]
     turns = [one for one in under if one.node_type == TURN]
-    # What failed an agent is its last model call, which is made again.
+    # An agent failed by its last model call, which is repeated.
     if turns and under[0].node_type in ("agent", TURN):
         if done > turns[-1].seq:
             raise SessionError(
@@ -201,13 +204,13 @@ def failed_at(journal: Sequence[Event]) -> Failed:
 
 
 def _last_done(journal: Sequence[Event]) -> int:
-    """The last event by which something was done that must not be done a second time, but for what runs at the end."""
+    """Return the number of the last event of work that must not be repeated, apart from `finally`; 0 if there is none."""
     return max((event.seq for event in journal if event.done and not in_finally(event.path or "")), default=0)
 
 
 def latest(journal: Sequence[Event]) -> int:
-    """The event at which a fork begins where nobody says one: the last one, or of a session that failed with an agent its
-    last model call, which is made again; not where tools have run since that it asked for."""
+    """Return the event at which a fork begins by default: the last one, or in a failed session the last model call, which
+    is repeated, unless work was done since that must not be repeated."""
     failed = [event for event in journal if isinstance(event, ev.Closure) and event.status == "failed"]
     calls = [
         event.seq
@@ -227,9 +230,9 @@ def fork(
     folders: tuple[str, str] | None = None,
     again: str | None = None,
 ) -> Past:
-    """The beginning of a fork of this journal; `folders` are the parent's working folder and its copy. With `again` it is the
-    session's next try, in its thread: the node of that path, which failed, begins once more without a question. Raises what
-    `seam` raises."""
+    """Return the beginning of a fork of this journal; `folders` are the parent's working folder and its copy. With
+    `again` it is the session's next try, in its thread: the failed node of that path begins once more without a
+    question. Raises the errors of `seam`."""
     seq = seam(journal, at)
     copier = _Copier(derive_state(journal[:seq]), session_id, actor, entropy, keeps_thread=again is not None)
     past = Past(State(), now, seq=seq)
@@ -261,7 +264,7 @@ def _moved(event: Event, old: str, new: str) -> Event:
     data = event.to_bytes()
     if was not in data:
         return event
-    # Not within a longer name; a path ends at a slash, or where the text goes on with something else.
+    # Match whole names only; a path ends at a slash, or at a character that cannot continue it.
     return decode_event(re.sub(re.escape(was) + rb"(?![\w.-])", lambda _: becomes, data))
 
 
@@ -304,8 +307,8 @@ class _Copier:
         self._keeps_thread = keeps_thread
 
     def copy(self, event: Event, seq: int) -> Event | None:
-        """The event under that number, or None for what does not hold for the fork: where an open question is
-        shown, and that its parent got the lock, and was let past the cap of a day."""
+        """Return the event under that number, or None if it does not apply to the fork: the message of an open
+        question, the parent's lock, a permission to pass the daily cap."""
         match event:
             case ev.SessionStarted():
                 return replace(
@@ -324,10 +327,10 @@ class _Copier:
             case ev.PromptReminded() | ev.PromptEscalated() if event.prompt_id in self._past.open_prompts:
                 return None
             case ev.PromptVoted() if event.prompt_id in self._past.open_prompts:
-                # They voted on another session, and whoever forks it may be one of them.
+                # The votes were for another session, and the person who forks it may be one of the voters.
                 return None
             case ev.AgentBudget() if event.scope == "day":
-                # The cap of a day is one of the installation: who lets an agent past it, lets that one.
+                # The daily cap belongs to the installation: permission to pass it is for one agent only.
                 return None
         return replace(event, seq=seq, **self._ids(event))
 
@@ -354,12 +357,13 @@ class _Copier:
         return new
 
     def _is_clock_of_an_open_prompt(self, timer_id: str) -> bool:
-        """Whether this is a timer that starts anew when the question is shown in the fork."""
+        """True if this timer starts anew when its question is shown in the fork."""
         name, _, word = timer_id.removeprefix(f"{self._past.session_id}:").partition(":")
         return name in self._past.open_prompts and word.rstrip("0123456789") in prompt_timers.PURPOSES
 
     def _covers(self, prompt_id: str, told: Mapping[str, Json]) -> dict[str, Json]:
-        """What an approval covers that the fork is still to give; one that was given counts where it was given."""
+        """Return the coverage of an approval that is still open in the fork; a given approval counts only in its own
+        session."""
         covers = told.get("covers")
         if covers is None or prompt_id not in self._past.open_prompts:
             return {}
@@ -378,10 +382,10 @@ class _Copier:
 
 @dataclass
 class Plan:
-    """What a migration would do. `problems` stand against it, each in a sentence.
+    """Effects of a migration. Each of the `problems` is a sentence that stands against it.
 
-    `waits` are the paths that wait, with what the new text has there. `gone` are nodes with an outcome that the new
-    text does not have, `passed_over` new nodes that stand before the place where the session is.
+    `waits` are the waiting paths, with the new text's node at that place. `gone` are nodes with an outcome that the new
+    text no longer has, `passed_over` new nodes before the place that the session has reached.
     """
 
     problems: list[str] = field(default_factory=list)
@@ -404,7 +408,7 @@ class Plan:
 
 
 def plan(old: Flow, new: Flow, state: State) -> Plan:
-    """What it would mean for this session to go on with `new` in place of `old`."""
+    """Return the effects of continuing this session with `new` in place of `old`."""
     made = Plan()
     if new.digest != old.digest:
         made.problems += new.absent.values()
@@ -499,12 +503,12 @@ def _plan_frame(made: Plan, scope: str, frame: Frame, state: State, lists: tuple
 
 
 def _edges(nodes: NodeList) -> list[tuple[str, str, str, int | None, str]]:
-    """What leads where; conditions may be others, as long as they were not asked yet."""
+    """Return the edges in a comparable form; conditions may differ, as long as they have not been evaluated."""
     return sorted((edge.from_, edge.to, edge.type, edge.max_iterations, edge.gate) for edge in nodes.edges)
 
 
 def _plan_calls(made: Plan, new: Flow, state: State) -> None:
-    """A called flow that is under way has its inputs already: the new text of it can have no others."""
+    """Check called flows under way: their inputs are given already, so the new text must take the same ones."""
     for path, container in sorted(state.containers.items()):
         if container.kind != "flow" or path not in state.nodes:
             continue
@@ -520,15 +524,15 @@ def _plan_calls(made: Plan, new: Flow, state: State) -> None:
 
 
 def _plan_agents(made: Plan, old: Flow, new: Flow, state: State) -> None:
-    """A conversation that is under way goes on with the tools that it has: the model was told of them, and what it asked
-    for refers to them by their place."""
+    """Check agents under way: a conversation keeps its tools, since the model was told about them and its calls refer
+    to them by position."""
     for path, container in sorted(state.containers.items()):
         if container.kind != "agent" or path not in state.nodes:
             continue
         list_id = state.frames[scope_of(path)].list_id
         before = old.lists[list_id].by_id[container.node_id].agent
         there = new.lists[list_id].by_id.get(container.node_id) if list_id in new.lists else None
-        # Where it is no agent any more, that is a problem already.
+        # A node that is no longer an agent is reported elsewhere.
         if before is None or there is None or there.agent is None:
             continue
         tools = [
@@ -540,7 +544,7 @@ def _plan_agents(made: Plan, old: Flow, new: Flow, state: State) -> None:
 
 
 def _approves_less(path: str, run: NodeRun, state: State, after: NodeList) -> list[str]:
-    """An approval that covers a node covers it in the new text too: what people were shown is what may run."""
+    """Check that an approval under way covers the same node in the new text: what people were shown is what may run."""
     prompt = state.prompts.get(run.prompt_id or "")
     covers = None if prompt is None else prompt.covers
     here = after.by_id.get(run.node_id)

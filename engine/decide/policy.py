@@ -1,18 +1,18 @@
-"""Who may do what: one pure function for every way in (message, button, modal, slash command, shortcut, CLI).
+"""Authorization: one pure function for every way in (message, button, modal, slash command, shortcut, CLI).
 
-It fails closed: an action, a kind of prompt or a fact that it does not know is refused. Three steps, and nothing else: there is no bypass, and an admin approves only where
-listed.
+It fails closed: an action, a kind of prompt or a fact that it does not know is refused. There are three steps and no
+bypass; an admin may approve only if listed.
 
 1. The gate. People of this workspace only: no bots or workflows, no edited text, nobody deactivated, no guests
-   unless they are allowed. At the terminal: `local:<user>`; one that is played (`--as`) only where the session
+   unless they are allowed. At the terminal: `local:<user>`; one that is played (`--as`) only if the session
    has no channel, so that nobody plays in front of people who take it for real.
 2. The rule of the action (`_RULES`).
-3. Whoever is away may have named somebody who answers in their place (`Actor.absent`): what the absent one may do, that
-   person may do, if nothing bars them themselves. It goes no further: who stands in hands on nothing.
+3. A person who is away may have named a stand-in (`Actor.absent`), who may do what the absent person may do unless
+   barred themselves. A stand-in hands on to nobody.
 
-An entry of `approvers` or `who` is a user id, an e-mail address, `@group`, `rota:<name>` (who is on call),
-`local:<user>`, `channel` (members of the session's channel), or `requester` (who started it). A `Target` has all that the policy reads of a
-session and of a prompt of it.
+An entry of `approvers` or `who` is a user id, an e-mail address, `@group`, `rota:<name>` (the person on call),
+`local:<user>`, `channel` (members of the session's channel), or `requester` (the person who started it). A `Target` has
+everything that the policy reads of a session and its prompt.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from engine.language.actors import Actor, account_of, fold, requester_of
 from engine.language.codec import Json, nfc
 
 ROTA = "rota:"
-"""What an entry begins with that means whoever is on call: `rota:payments`."""
+"""Prefix of an entry that means the person on call: `rota:payments`."""
 
 
 class Verdict(Struct, frozen=True):
-    """Whether it may be done; if not, `reason` is the sentence that the refused person reads."""
+    """Result of `authorize`; if refused, `reason` is the sentence for that person."""
 
     allowed: bool
     reason: str | None = None
 
 
 def authorize(actor: Actor, action: Action, target: Target) -> Verdict:
-    """Whether this actor may do this to that. Total: what it does not know, it refuses with a reason."""
+    """Decide whether this actor may do this to the target. Total: anything unknown is refused with a reason."""
     if actor.is_channel_watch and action == "pause":
         return Verdict(True)
     rule = _RULES.get(action)
@@ -54,11 +54,11 @@ def authorize(actor: Actor, action: Action, target: Target) -> Verdict:
 
 
 _IN_PLACE = ("answer", "decide", "resolve")
-"""What somebody can do in the place of whoever is away."""
+"""Actions that a stand-in can do for a person who is away."""
 
 
 def _in_place(actor: Actor, absent: Actor, action: Action, target: Target) -> str | None:
-    """Why this actor may not do this in the place of somebody who is away; None where they may."""
+    """Return why this actor may not do this for a person who is away; None if they may."""
     prompt = target.prompt
     if prompt is None or actor.in_channel is not True or actor.id in prompt.excluded:
         return "This is not done in somebody's place."
@@ -78,7 +78,7 @@ class Gate(Struct, frozen=True):
     users: frozenset[str] = frozenset()
 
     def __call__(self, actor: Actor, action: Action, state: State, prompt: Question | None) -> str | None:
-        """None where it is allowed, else the sentence that tells this person why not."""
+        """Return None if it is allowed, else the sentence that tells this person why not."""
         has_channel = bool((state.thread or {}).get("channel"))
         return authorize(actor, action, self.target(state.actor, has_channel, prompt)).reason
 
@@ -156,7 +156,7 @@ def _start(actor: Actor, action: Action, target: Target) -> str | None:
 
 
 def _look(actor: Actor, action: Action, target: Target) -> str | None:
-    """To see what goes on: whoever can read the thread, and whoever may steer it."""
+    """Allow a look at the session to people who can read its thread or may steer it."""
     if actor.kind == "local" or _owner(actor, action, target) is None:
         return None
     return in_channel(actor, "see this") if target.has_channel else _owner(actor, action, target)
@@ -171,7 +171,7 @@ def _answer(actor: Actor, action: Action, target: Target) -> str | None:
     entries = prompt.who
     if entries is None:
         entries = ("channel",) if target.requester_id is None else ("requester",)
-    # Without a channel the terminal is where the conversation is.
+    # Without a channel the conversation is at the terminal.
     at_terminal = actor.kind == "local" and not target.has_channel and "channel" in entries
     if at_terminal or _is_listed(actor, entries, target):
         return None
@@ -188,7 +188,7 @@ def _decide(actor: Actor, action: Action, target: Target) -> str | None:
 
 
 def _approver(actor: Actor, prompt: Question, target: Target) -> str | None:
-    """Whether this person has a say in an approval at all."""
+    """Return why this person may not decide an approval, or None if they may."""
     entries = prompt.approvers or ()
     if actor.id in prompt.excluded:
         return _HANDED_OVER
@@ -209,7 +209,7 @@ def _somebody_else(why: str, actor: Actor, prompt: Question, target: Target) -> 
 
 
 def _edit(actor: Actor, action: Action, target: Target) -> str | None:
-    """Whoever may decide, and who changed it before: that person cannot approve it any more, but mend it."""
+    """Allow editing to people who may decide, and to earlier editors, who can no longer approve."""
     prompt = target.prompt
     if prompt is None or not prompt.is_approval:
         return "This is no approval, so there is nothing to change."
@@ -232,7 +232,7 @@ def _resolve(actor: Actor, action: Action, target: Target) -> str | None:
 
 
 def _hand_over(actor: Actor, action: Action, target: Target) -> str | None:
-    """Whoever may answer it themselves; an ask also the requester and the admins."""
+    """Allow handing over to people who may answer; for an ask also to the requester and the admins."""
     kind = None if target.prompt is None else target.prompt.rules.action
     if kind == "decide":
         return _decide(actor, kind, target)
@@ -245,7 +245,7 @@ def _hand_over(actor: Actor, action: Action, target: Target) -> str | None:
 
 
 def _revoke(actor: Actor, action: Action, target: Target) -> str | None:
-    """Who answered, the requester and the admins."""
+    """Allow revoking to the person who answered, the requester and the admins."""
     prompt = target.prompt
     if prompt is not None and prompt.answered_by is not None and actor.id == prompt.answered_by:
         return None
@@ -298,14 +298,14 @@ _RULES: Mapping[str, Callable[[Actor, Action, Target], str | None]] = {
 }
 
 
-# --- whom an entry means -----------------------------------------------------------------------------------
+# --- entries -----------------------------------------------------------------------------------------------
 
 
 UNKNOWN = "Slack could not say who you are just now. Please try again in a moment."
 
 
 def _is_listed(actor: Actor, entries: Iterable[str], target: Target) -> bool:
-    """Whether one of these entries means this person."""
+    """True if one of these entries means this person."""
     return any(_matches(actor, entry.strip(), target) for entry in entries)
 
 
@@ -328,22 +328,22 @@ def _matches(actor: Actor, entry: str, target: Target) -> bool:
 
 
 def _is_requester(actor: Actor, target: Target) -> bool:
-    """Whether this person started the session."""
+    """True if this person started the session."""
     return target.requester_id is not None and actor.id == target.requester_id
 
 
 def _asked_for_it(actor: Actor, target: Target) -> bool:
-    """Whether this person started the session, under whatever name of their account."""
+    """True if this person started the session, under any name of their account."""
     return _is_requester(actor, target) or bool(target.requester_account & account_of(actor.record()))
 
 
 def _changed_it(actor: Actor, prompt: Question) -> bool:
-    """Whether this person changed what is to be approved, under whatever name of their account."""
+    """True if this person edited the proposal, under any name of their account."""
     return not {actor.id, *account_of(actor.record())}.isdisjoint(prompt.editors)
 
 
 def in_channel(actor: Actor, verb: str) -> str | None:
-    """Why somebody who is not in the session's channel may not do this; None for its members."""
+    """Return why a person outside the session's channel may not do this; None for its members."""
     if actor.in_channel is True:
         return None
     return UNKNOWN if actor.in_channel is None else f"Only members of this channel can {verb}."
@@ -356,7 +356,7 @@ _NAMED = 6
 
 
 def _only_these(entries: Iterable[str], verb: str, target: Target) -> str:
-    """The sentence for whoever is not listed."""
+    """Return the sentence for people who are not listed."""
     listed = list(dict.fromkeys(entry.strip() for entry in entries))
     if not listed:
         return f"Nobody can {verb}: the flow lists nobody who may."
@@ -375,7 +375,7 @@ def _in_words(entries: Iterable[str], target: Target, word: str) -> str:
 
 
 def named(entry: str, target: Target) -> str:
-    """What the people of an entry are called."""
+    """Return the display name of an entry."""
     if entry == "channel":
         return "members of this channel"
     if entry == "requester":
@@ -390,26 +390,26 @@ def named(entry: str, target: Target) -> str:
     return name or entry
 
 
-# --- what an action is about -------------------------------------------------------------------------------
+# --- the target --------------------------------------------------------------------------------------------
 
 
 class Target(Struct, frozen=True):
-    """What is acted on: a session in its place, and the prompt where the action is about one."""
+    """Target of an action: a session in its place, and the prompt if the action is about one."""
 
     home_team: str | None
-    """The workspace that this installation belongs to; None where there is none, and then nobody of Slack acts."""
+    """Workspace of this installation; None without one, and then nobody from Slack may act."""
     has_channel: bool = True
-    """Whether the session lives in a Slack channel. A local run does not."""
+    """True if the session is in a Slack channel; False for a local run."""
     requester_id: str | None = None
     requester_account: Set[Json] = frozenset()
-    """The account from which it was started (`engine.language.actors.account_of`), where that is known."""
+    """Account from which it was started (`engine.language.actors.account_of`), if known."""
     prompt: Question | None = None
     admins: frozenset[str] = frozenset()
     """Entries as in `approvers`, without `channel` and `requester`."""
     allow_guests: bool = False
     allow_local: bool = False
-    """Whether whoever has this machine's terminal may steer and end any session, as an admin may."""
+    """True if users of this machine's terminal may steer and end any session, as admins may."""
     names: Mapping[str, str] = field(default_factory=dict)
     """Display names by user id or e-mail, for the reasons."""
     users: frozenset[str] = frozenset()
-    """Entries of those in Slack who may use the bot at all; none means everybody."""
+    """Entries for the people in Slack who may use the bot at all; empty means everybody."""

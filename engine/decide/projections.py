@@ -1,4 +1,4 @@
-"""What the engine itself writes beside a step's events: timers as they stand, and deliveries to be made. Pure."""
+"""Rows that the engine itself writes beside a step's events: timers and pending deliveries. Pure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def lock_rows(before: State, after: State, events: Sequence[Event]) -> Sequence[
 
 
 def repairs(state: State, stored: Derived) -> list[Row]:
-    """The rows that make the timers and the lock of a session what its journal says."""
+    """Return the rows that bring a session's stored timers and lock in line with its journal."""
     return [*_timers(state, stored), *_locks(state, stored)]
 
 
@@ -80,7 +80,7 @@ def undelivered(state: State) -> list[PutOutbox]:
 
 
 def lane(state: State) -> str:
-    """What orders the posts of a session: its thread, or the session itself where it has none."""
+    """Return the lane that orders a session's posts: its thread, or the session itself without one."""
     return (state.thread or {}).get("key") or state.session_id
 
 
@@ -92,7 +92,7 @@ def _undelivered(after: State, event: Start) -> bool:
 
 
 def deliveries(before: State, after: State, events: Sequence[Event]) -> Sequence[Row]:
-    """An outbox row for each `message` node that began; whoever delivers it reports the node's outcome.
+    """Return an outbox row for each `message` node that began; its deliverer reports the node's outcome.
 
     A journal that comes from elsewhere as a whole has begun and ended such nodes: what was delivered stays so.
     """

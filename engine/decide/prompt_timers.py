@@ -1,10 +1,9 @@
-"""The clocks of a session: of its questions (deadline, reminders, escalation), and of a thread out of reach. Pure.
+"""Clocks of a session: of its questions (deadline, reminders, escalation), and of an unreachable thread. Pure.
 
-The clocks of a question start when people can see it, and each is a durable timer with a time of its own. However
-late a timer is noticed, it counts once: of many reminders that came due while nobody looked one is given, steps of an
-escalation are taken each once and in their order, and where the deadline has passed too, only that counts.
-While a session is being paused or held, or cannot reach anybody, its clocks are recorded and say nothing: steps that
-came due are taken when it goes on.
+The clocks of a question start when people can see it, and each is a durable timer with a time of its own. However late
+a timer is noticed, it counts once: of several overdue reminders one is sent, overdue escalation steps are each taken
+once and in order, and after the deadline only the deadline counts. While a session is being paused, held or
+unreachable, its clocks are recorded without effect: overdue steps are taken when it goes on.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from engine.language import timestamps, working_hours
 from engine.language.errors import AlreadyAnswered, ClockJumped, PromptClosed, PromptTimedOut
 
 MOST_REPOSTS = 3
-"""How often a question is shown again whose message somebody deleted."""
+"""Number of times that a question is posted again after its message was deleted."""
 
 OPEN_PHASES = ("running", "waiting", "pausing", "held", "unreachable")
 """Phases in which answers and times still count."""
@@ -52,7 +51,7 @@ def open_prompt(step: Step, prompt_id: str, nonce: str | None = None) -> Asked:
 
 
 def is_over(moment: str | None, facts: Facts) -> bool:
-    """Whether this time has come. Raises `ClockJumped` where only a clock says so that was just put forward."""
+    """True if this time has come. Raises `ClockJumped` if only a clock that was just put forward says so."""
     if moment is None or facts.now < moment:
         return False
     if facts.clock_jumped:
@@ -77,7 +76,7 @@ def start(step: Step, prompt: Asked) -> None:
     now = step.facts.now
     working = _hours(prompt)
     timeout = prompt.timeout_seconds
-    # The flow's own limit is for the calendar; what a question says of its clocks is for working time.
+    # The flow's own limit is calendar time; the clocks of a question count working time.
     deadline = (
         working_hours.after(now, timeout, working)
         if timeout is not None
@@ -99,7 +98,7 @@ def _set_all(step: Step, prompt: Asked, deadline: str) -> None:
 
 
 def due(step: Step, timer: TimerRun) -> bool:
-    """A timer of an open prompt is due: with it, all that is due of its clocks. True where its deadline is over."""
+    """Take everything that is due of an open prompt's clocks. True if its deadline has passed."""
     prompt = step.state.prompts[timer.prompt_id or ""]
     found = _due_now(step, prompt)
     for late in found:
@@ -116,7 +115,7 @@ def due(step: Step, timer: TimerRun) -> bool:
 
 
 def _due_now(step: Step, prompt: Asked) -> list[TimerRun]:
-    """The timers of a prompt whose time has come: steps in their order, the reminder last."""
+    """Return the prompt's due timers: steps in their order, the reminder last."""
     found = [
         timer
         for timer in step.state.timers.values()
@@ -132,7 +131,7 @@ def _level(timer: TimerRun) -> int:
 
 
 def _remind(step: Step, prompt_id: str) -> None:
-    """Tell those who are asked once more, and set the time of the next one: counted from now, however late this is."""
+    """Remind the people asked, and schedule the next reminder from now, however late this one is."""
     prompt = step.state.prompts[prompt_id]
     if step.state.phase not in QUIET:
         step.emit(ev.PromptReminded, path=prompt.path, prompt_id=prompt_id, count=prompt.reminders + 1)
@@ -155,7 +154,7 @@ def _escalate(step: Step, prompt_id: str, level: int) -> None:
 
 
 def catch_up(step: Step) -> None:
-    """The session goes on: steps that came due while it told nobody anything are taken now."""
+    """Take the escalation steps that came due while the session was silent."""
     for prompt_id in asked_in_order(step.state):
         prompt = step.state.prompts[prompt_id]
         if prompt.deadline is None:
@@ -181,7 +180,7 @@ def gone(step: Step, command: Gone) -> None:
 
 
 def unreachable(step: Step, command: Unreachable) -> None:
-    """Nothing can be posted in the session's thread. A session that is held, ends or has ended stays what it is."""
+    """Record that the session's thread takes no posts. A session that is held, ending or over is unchanged."""
     if step.state.phase not in ("running", "waiting"):
         return
     step.emit(ev.SessionUnreachable, reason=command.reason)
@@ -191,20 +190,20 @@ def unreachable(step: Step, command: Unreachable) -> None:
 
 
 def reachable(step: Step, command: Reachable) -> None:
-    """The thread can be posted in again: the session goes on by itself."""
+    """Resume a session whose thread takes posts again."""
     if step.state.phase == "unreachable":
         step.emit(ev.SessionReachable)
         catch_up(step)
 
 
 def out_of_reach_for_good(state: State) -> bool:
-    """Whether the session has reached nobody until its deadline."""
+    """True if the session stayed unreachable until its deadline."""
     return state.phase == "unreachable" and not any(
         timer.purpose == "unreachable" for timer in state.timers.values()
     )
 
 
 def goto_of(prompt: Question) -> str | None:
-    """Where a question leads that nobody answers in time, if that is a node."""
+    """Return the node to which a question leads on timeout, or None."""
     outcome = prompt.on_timeout
     return outcome.removeprefix("goto:") if outcome.startswith("goto:") else None

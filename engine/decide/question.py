@@ -1,10 +1,8 @@
-"""Questions and their answers: what is asked, what counts as an answer, the output it gives, and how an approval ends.
-Pure.
+"""Questions and their answers: the prompt, valid answers, the output they give, and how an approval ends. Pure.
 
-An approval that was approved completes, and so does any other question that was answered. An approval that is rejected, by
-people or by its timeout, fails with the type `rejected`: nothing that follows starts, unless the flow says so (`on_reject`,
-or whatever handles failures). `on_reject` is read from the input that the
-node began with.
+A question that was answered or approved completes its node. An approval that is rejected, by people or by its timeout,
+fails with the type `rejected`: no later node starts, unless the flow says so (`on_reject`, or failure handling).
+`on_reject` is read from the input that the node began with.
 """
 
 from __future__ import annotations
@@ -78,9 +76,9 @@ MANAGER, REQUESTER = "manager", "requester"
 def answerable(
     asked: Question, requester: Mapping[str, Json], manager_of: Callable[[str], str | None]
 ) -> Question | str:
-    """The question with people in place of `manager`, as they are now: among who may answer that of the requester, in the
-    steps of `escalate` those of whoever is asked, in each later one a step further up. Of a run that no person started
-    nobody is the requester. Where nobody is left who may answer, or too few who must agree: why, in words."""
+    """Return the question with the current managers in place of `manager`: in `approvers` or `who` the requester's, in
+    the steps of `escalate` one level up each time. A run that no person started has no requester. If too few people are
+    left to answer or to agree: the reason, as text."""
     own = [str(requester[name]) for name in ("id", "email") if requester.get(name)]
     alone = requester_of(requester) is None
     listed = asked.approvers if asked.approvers is not None else asked.who
@@ -170,8 +168,8 @@ _ABORT: dict[str, Json] = {"value": "abort", "label": "Abort the run", "style": 
 
 
 def step_prompt(node: Node, kind: str, text: str, *options: dict[str, Json], **more: Any) -> Question:
-    """A question about a step that cannot go on by itself, for whoever runs the session; `text` stands behind the
-    step's name."""
+    """Return a question about a step that cannot go on by itself, for the people who run the session; `text` follows
+    the step's name."""
     message = f"*{node.name or node.id}*{text}"
     about: dict[str, Any] = {"kind": kind, "message": message, "node_id": node.id, "node_name": node.name}
     return Question(**about, options=options, **more)
@@ -183,9 +181,9 @@ def option(value: str, label: str, style: str | None = None) -> dict[str, Json]:
 
 
 def interrupted_prompt(node: Node, run: NodeRun) -> Question:
-    """The question about a node whose outcome is unknown."""
+    """Return the question about a node with unknown outcome."""
     if run.type == TURN:
-        # Nobody can answer in the model's place.
+        # People cannot answer in the model's place.
         text = (
             f": sayso was stopped {run.crashes} times while it waited for the model's answer. Each of these calls may "
             "have been paid for. Please say how to go on."
@@ -205,7 +203,7 @@ _MOST_CALL = 300
 
 
 def _call(node: Node, run: NodeRun) -> str:
-    """What a tool call of an agent was doing: several calls of one tool can be under way."""
+    """Describe an agent's tool call, since several calls of one tool can be under way."""
     if "." not in node.id or not isinstance(run.input, dict):
         return ""
     text = action_text(run.type, run.input).partition("\n")[0].replace("`", "'")
@@ -214,7 +212,7 @@ def _call(node: Node, run: NodeRun) -> str:
 
 
 def elicited_prompt(node: Node, run: NodeRun) -> Question:
-    """What an MCP server asks in the middle of a call."""
+    """Return the question that an MCP server asks in the middle of a call."""
     asked = unanswered(run.saved)
     server, why = escape_markup(str(run.saved["server"])), run.saved.get("why")
     text = f": *{server} asks:* {escape_markup(asked['message'])}"
@@ -232,8 +230,8 @@ def elicited_prompt(node: Node, run: NodeRun) -> Question:
 
 
 def failed_prompt(node: Node, run: NodeRun) -> Question:
-    """The question about a node that failed and whose flow says `on_error: ask`."""
-    # What a program wrote is no markup: nobody is mentioned by it.
+    """Return the question about a failed node whose flow has `on_error: ask`."""
+    # Escaped: output of a program must not mention anybody.
     reason = escape_markup(str((run.error or {}).get("message") or "no reason was given"))
     text = f" failed: {reason}\nPlease say how to go on."
     retry, skip = option("retry", "Try it again", "primary"), option("skip", "Go on without it")
@@ -250,8 +248,9 @@ def check(
     files: Sequence[Mapping[str, Json]] | None = None,
     words: str | None = None,
 ) -> dict[str, Json]:
-    """The answer as it is journaled: `{value, text, label?, values?, files?, words?, reason?}`; `words` are those that a choice
-    asks for, else the reason. Raises `InvalidAnswer` with what would be right; nothing that was given is left out."""
+    """Return the answer to journal: `{value, text, label?, values?, files?, words?, reason?}`; `words` are the text
+    that a choice asks for, else the reason. Raises `InvalidAnswer`, naming valid answers; no part of the input is
+    dropped."""
     ways = [way is not None for way in (value, text, values)]
     if sum(ways) > 1 or (files and (value is not None or values is not None)):
         raise InvalidAnswer("Answer in one way: a value, a text, the fields of a form, or files.")
@@ -297,7 +296,7 @@ def _checked(
 
 
 def _own_words(prompt: Question, value: Json, text: str | None) -> bool:
-    """Whether a question with choices is answered by something else, and takes that."""
+    """True if the text is not one of the question's choices, and free text is accepted."""
     typed = value is None and text is not None and prompt.accepts_text
     return typed and match_option(prompt.options, text or "", by_number=True) is None
 
@@ -328,7 +327,7 @@ def _input_fits(flow: Flow, prompt: Asked, answer: dict[str, Json]) -> dict[str,
 
 
 def refuse_long(*given: Json) -> None:
-    """Raise `InvalidAnswer` where a text in what people gave has more than `MAX_TEXT` bytes."""
+    """Raise `InvalidAnswer` if a text in the input of people has more than `MAX_TEXT` bytes."""
     for part in given:
         if isinstance(part, str):
             size = len(part.encode(errors="replace"))
@@ -344,7 +343,7 @@ def refuse_long(*given: Json) -> None:
 
 
 def output(prompt: Asked) -> dict[str, Json]:
-    """The output of the node whose prompt was answered."""
+    """Return the output of a node whose prompt was answered."""
     answer = prompt.answer or {}
     if prompt.is_approval:
         return {
@@ -377,7 +376,7 @@ def _named(actor: dict[str, Json]) -> dict[str, Json]:
 
 
 def expired_output(prompt: Asked, outcome: str) -> dict[str, Json]:
-    """The output of a node whose prompt expired with `on_timeout: approve | reject | default`."""
+    """Return the output of a node whose prompt expired with `on_timeout: approve | reject | default`."""
     if prompt.is_approval:
         values = prompt.values
         return {"decision": outcome, "by": [], "reason": "timeout", "values": values, "at": prompt.at}
@@ -385,7 +384,7 @@ def expired_output(prompt: Asked, outcome: str) -> dict[str, Json]:
 
 
 def summary(prompt: Asked) -> str:
-    """The answer in a few words: for the card, the closed prompt, and the one who came second."""
+    """Return the answer in a few words: for the card, the closed prompt, and people who answer too late."""
     answer = prompt.answer or {}
     if prompt.is_approval:
         return DECIDED.get(str(answer.get("value")), "rejected")
@@ -396,11 +395,11 @@ ANSWER = "answer"
 """The decision that gives a tool's result in its place: the tool does not run."""
 
 DECIDED = {"approve": "approved", "reject": "rejected", ANSWER: "answered in its place"}
-"""What a decision is called once it was made."""
+"""Past participles of decisions."""
 
 
 def already(prompt: Asked) -> str:
-    """Who answered, when and what: for the one who came too late."""
+    """Describe the given answer, its author and its time, for people who answer too late."""
     names = [str(actor.get("name") or actor.get("id")) for actor in deciders(prompt)]
     who = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
     reason = (prompt.answer or {}).get("reason")
@@ -414,13 +413,13 @@ def timed_out(moment: str | None) -> str:
 
 
 def in_place(state: State, path: str | None) -> bool:
-    """Whether people gave the result of the tool call at `path` in the tool's place."""
+    """True if people gave the result of the tool call at `path` instead of the tool."""
     asked = (prompt for prompt in state.prompts.values() if prompt.path == path and prompt.tool)
     return any((prompt.answer or {}).get("value") == ANSWER for prompt in asked)
 
 
 def tally(prompt: Asked) -> str:
-    """How far the votes are, in a sentence."""
+    """Return the state of the votes as a sentence."""
     required = prompt.required
     counts = {word: sum(vote["vote"] == value for vote in prompt.votes) for value, word in DECIDED.items()}
     others = [f"{count} {word}" for word, count in counts.items() if count and word != "approved"]

@@ -1,4 +1,4 @@
-"""What people and time do to a session: answers, messages, presses, deadlines, the end. Pure."""
+"""Effects of people and time on a session: answers, messages, clicks, deadlines, the end. Pure."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def answer(step: Step, command: Answer) -> None:
 
 
 def go_on_with_inputs(step: Step) -> None:
-    """No question for an input is open: ask the next one, begin, or give up where nobody answered in time.
+    """Ask for the next missing input, begin the flow, or fail if nobody answered in time.
 
     What was given is checked already, and holds the defaults of the others.
     """
@@ -93,7 +93,7 @@ def message(step: Step, command: Message) -> None:
         return
     text = _said(step, command)
     asked = [prompt for prompt in _text_prompts(step.state, text) if _may_answer(step, command.actor, prompt)]
-    # Of one that timed out the author is told, unless another question takes the message.
+    # An answer after the deadline gets an error, unless another question takes the message.
     takers = [prompt for prompt in asked if not is_over(prompt.deadline, step.facts)] or asked[:1]
     if len(takers) > 1:
         names = ", ".join(f"{prompt.prompt_id} ({prompt.message[:40]})" for prompt in takers)
@@ -105,7 +105,7 @@ def message(step: Step, command: Message) -> None:
 
 
 def steer(step: Step, command: Steer) -> None:
-    """A message that answers nothing, also where a question could take it. Of who may not steer, agents may overhear it."""
+    """Record a message that answers no question, even if one is open. Agents may overhear people who may not steer."""
     if command.key in step.state.seen:
         return
     names = ", ".join(str(file["name"]) for file in command.files)
@@ -137,7 +137,7 @@ def _end_rest(step: Step, path: str) -> None:
 
 
 def _said(step: Step, command: Message | Steer, *, alone: bool = True) -> str:
-    """What a message says, where the session still takes any. One that came with files need not say anything."""
+    """Return the text of a message if the session still takes any. It may be empty only if files came with it."""
     text, _ = clean_text(command.text)
     if alone and not text.strip():
         raise EmptyMessage("The message is empty; a session goes on with a message that says something.")
@@ -188,7 +188,7 @@ def timer_due(step: Step, command: Due) -> None:
         return
     if timer.prompt_id is not None and timer.purpose in prompt_timers.PURPOSES:
         if prompt_timers.due(step, timer):
-            # Nobody answered in time.
+            # Expired without an answer.
             prompt = step.state.prompts[timer.prompt_id]
             fields = {"prompt_id": prompt.prompt_id, "outcome": prompt.on_timeout}
             step.emit(ev.PromptExpired, path=prompt.path, **fields)
@@ -204,18 +204,18 @@ def timer_due(step: Step, command: Due) -> None:
             _end_rest(step, timer.path or "")
 
 
-# --- what follows an answer, or that nobody gave one -------------------------------------------------------
+# --- effects of an answer or a timeout ---------------------------------------------------------------------
 
 
 class _Question:
-    """What is asked by a node, whose output the answer is."""
+    """A question asked by a node, whose output is the answer."""
 
     def answered(self, step: Step, prompt: Asked, command: Answer) -> None:
         """The node completes, or fails where that rejects it."""
         conclude(step, prompt.path, question.output(prompt))
 
     def expired(self, step: Step, prompt: Asked) -> None:
-        """`on_timeout` decides, `fail` where nothing else is said."""
+        """Apply `on_timeout`, by default `fail`."""
         error: dict[str, Json] = {"type": "timeout", "message": f"nobody answered {prompt.node_id} in time"}
         outcome, target = prompt.on_timeout, prompt_timers.goto_of(prompt)
         if target is not None:
@@ -227,20 +227,20 @@ class _Question:
 
 
 class _Recorded(_Question):
-    """An input of the flow, or something for a server: whoever wants the answer finds it in the state."""
+    """An input of the flow, or an answer for a server: its reader finds it in the state."""
 
     def answered(self, step: Step, prompt: Asked, command: Answer) -> None:
-        """Nothing more."""
+        """Do nothing."""
 
     def expired(self, step: Step, prompt: Asked) -> None:
-        """Nothing more."""
+        """Do nothing."""
 
 
 class _Interrupted(_Question):
-    """A node that was interrupted. It runs again by itself."""
+    """Question about an interrupted node. To run it again takes no event."""
 
     def answered(self, step: Step, prompt: Asked, command: Answer) -> None:
-        """It is done, or the end of the session."""
+        """Complete the node as done, or end the session."""
         run, choice = step.state.nodes[prompt.path], (prompt.answer or {})["value"]
         if choice == "done":
             if agent_of(step.state, prompt.path) is not None and run.type != TURN:
@@ -252,10 +252,10 @@ class _Interrupted(_Question):
 
 
 class _Failed(_Question):
-    """A node that failed. It is tried again by itself."""
+    """Question about a failed node. To try it again takes no event."""
 
     def answered(self, step: Step, prompt: Asked, command: Answer) -> None:
-        """It is skipped, or the end of the session."""
+        """Skip the node, or end the session."""
         choice = (prompt.answer or {})["value"]
         if choice == "skip":
             run = step.state.nodes[prompt.path]
@@ -264,12 +264,12 @@ class _Failed(_Question):
             _end_by(step, Abort(command.actor, f"after {step.state.nodes[prompt.path].node_id} failed"))
 
     def expired(self, step: Step, prompt: Asked) -> None:
-        """The failure counts."""
+        """Let the failure count."""
         step.fail_for_good(prompt.path, step.state.nodes[prompt.path].error or {})
 
 
 class _OfHolder(_Question):
-    """What a node that holds children asks: an agent, a loop, or the pass of a node whose loop edge is used up."""
+    """A question of a node that holds children: an agent, a loop, or the pass of a node whose loop edge is used up."""
 
     def answered(self, step: Step, prompt: Asked, command: Answer) -> None:
         """It goes on as people said."""
@@ -303,7 +303,7 @@ _AFTER: dict[str, _Question] = {
 
 
 def abort(step: Step, command: Abort) -> None:
-    """End the session; one that is ending skips what is left of `finally`."""
+    """End the session; one that is ending skips the rest of `finally`."""
     skips = step.flow.finally_list is not None and not step.state.finally_skipped
     if step.state.phase != "finalizing" or not skips:
         _refuse_ended(step.state)
@@ -317,7 +317,7 @@ def _end_by(step: Step, command: Abort) -> None:
 
 
 def hold(step: Step, command: Hold) -> None:
-    """A person pauses the session. Whoever performs this has let what was running leave first."""
+    """Pause the session; the caller has let running work leave first."""
     _refuse_ended(step.state)
     step.permit(command.actor, "pause")
     if step.state.phase == "held":

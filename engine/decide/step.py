@@ -1,13 +1,12 @@
-"""`Step`: the events that one step writes, and the state after them. Below it: how expressions, configurations and
-conditions are evaluated at a place in the session. Pure.
+"""`Step`: the events that one step writes, and the state after them. Below it: evaluation of expressions,
+configurations and conditions at a place in the session. Pure.
 
-A step folds each event it writes, so that later parts of the step see what earlier ones made true; the caller's
-state is never touched.
+A step folds each event it writes, so that later parts of the step see its effects; the caller's state is never touched.
 
-A node sees the nodes of its own pass, those around it, outwards as far as the flow it belongs to, and no further:
-a called flow has inputs and nodes of its own. `item` (under the name that `as` gives it), `index` and `last` are
-those of the passes around it, the innermost first. `now` is the time of the step that evaluates, which its events carry:
-so what came of it is in the journal, and nobody evaluates it again.
+A node sees the nodes of its own pass and of those around it, up to the boundary of its flow: a called flow has inputs
+and nodes of its own. `item` (under the name that `as` gives it), `index` and `last` are those of the innermost pass
+that has them. `now` is the time of the evaluating step, which its events carry: the result is in the journal and is
+never evaluated again.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ from engine.language.expressions import Compiled, evaluate_condition
 
 
 class Work(NamedTuple):
-    """One thing that may start: the next node of a pass (`path` is the pass; `node` names it where the pass is a
-    graph), or a node again (`path` is its own)."""
+    """Work that may start: the next node of a pass (`path` is the pass; `node` names the node in a graph), or a node
+    again (`path` is its own)."""
 
     path: str
     again: bool = False
@@ -51,18 +50,18 @@ class Step:
     def __init__(
         self, flow: Flow, state: State, facts: Facts, kinds: Kinds, earlier: Step | None = None
     ) -> None:
-        """`earlier` is a step that may have ended with this state: then only what happens from now on is looked at."""
+        """`earlier` is a step that may have ended with this state: then only later changes are examined."""
         self.flow = flow
         self.state = state
         self.facts = facts
         self.kinds = kinds
         self.events: list[Event] = []
         self.at_fixpoint: State | None = None
-        """The state from which nothing follows without a further command, once that was looked at."""
+        """State that needs no further events until the next command, once examined."""
         self.due: tuple[State, list[Work]] | None = None
-        """What may start in a state, once that was looked at (`engine.decide.due.due_in`)."""
+        """Work that may start, with the state it was derived from (`engine.decide.due.due_in`)."""
         self._moved: set[str] | None = None
-        """Where something happened since `moved` was asked; None for everywhere."""
+        """Places touched since the last call of `moved`; None means everywhere."""
         if earlier is not None and earlier.state is state and earlier.flow is flow:
             self._moved, self.due = earlier._moved, earlier.due
 
@@ -80,8 +79,8 @@ class Step:
                 self._moved.add(fields["scope"] or ROOT)
 
     def moved(self) -> set[str]:
-        """The addresses of nodes and passes in which something happened since this was asked last, and of all that is
-        around them. What else is open stands as it stood: nothing follows there. Asked first, all that is open."""
+        """Return the addresses of nodes and passes touched since the last call, and everything around them; elsewhere
+        nothing can follow. The first call returns everything that is open."""
         state, moved, self._moved = self.state, self._moved, set()
         if moved is None:
             return {*state.frames, *state.containers, *state.active}
@@ -98,12 +97,12 @@ class Step:
         return found | scopes
 
     def rewind(self, state: State, events: int) -> None:
-        """Forget what was written after the first so many events, which left this state."""
+        """Drop all but the first `events` events, which left this state."""
         self.state, self._moved = state, None
         del self.events[events:]
 
     def new_id(self, prefix: str, salt: str) -> str:
-        """An id that nobody can guess, the same for the same facts."""
+        """Return an unguessable id, the same for the same facts."""
         return prefix + self._random(salt).hexdigest()
 
     def chance(self, salt: str) -> float:
@@ -115,8 +114,8 @@ class Step:
         return blake2b(material.encode(), digest_size=6)
 
     def permit(self, actor: Actor, action: Action, prompt: Asked | None = None) -> Actor:
-        """The actor as whom this is done: themselves, or in the place of one who is away. Raises `NotAllowed` with the
-        policy's sentence."""
+        """Return the actor to act as: themselves, or as a stand-in for a person who is away. Raises `NotAllowed` with
+        the policy's sentence."""
         reason = self.facts.policy(actor, action, self.state, prompt)
         if reason is not None:
             raise NotAllowed(reason)
@@ -126,7 +125,7 @@ class Step:
         return next(way for way in ways if self.facts.policy(way, action, self.state, prompt) is None)
 
     def place(self, path: str | None) -> dict[str, Json]:
-        """Where something happens, as events say it: the path, and the id of its node on every visit."""
+        """Return the place fields of an event: the path, and the node id, which is the same on every visit."""
         run = self.state.nodes.get(path or "")
         return {"path": path, "node_id": run.node_id if run else path}
 
@@ -143,7 +142,7 @@ class Step:
         self.emit(ev.PromptRequested, path=path, prompt_id=self.new_id("prompt-", path), prompt=prompt)
 
     def withdraw(self, prompt: Asked, reason: str) -> None:
-        """A question that nobody has to answer any more."""
+        """Withdraw a question that needs no answer any more."""
         self.emit(ev.PromptCancelled, path=prompt.path, prompt_id=prompt.prompt_id, reason=reason)
 
     def set_timer(
@@ -155,7 +154,7 @@ class Step:
         )
 
     def pause(self, path: str | None, reason: str, **by: Json) -> None:
-        """Nothing goes on: the session waits, or a person holds it."""
+        """Pause the flow: the session waits, or a person holds it."""
         self.emit(ev.FlowPaused, **self.place(path), reason=reason, **by)
 
     def node(self, path: str) -> Node:
@@ -178,7 +177,7 @@ class Step:
             )
 
     def complete(self, path: str, output: Json) -> None:
-        """A node has finished. An output that is no JSON fails it."""
+        """Complete a node. An output that is not JSON fails it."""
         if self.around(path).child_ended(self, path, output):
             return
         node_id = self.state.nodes[path].node_id
@@ -194,7 +193,7 @@ class Step:
             self.emit(ev.ChildCompleted, path=path, node_id=owner, child_id=node_id, output=output)
 
     def interrupt(self, path: str, reason: str, saved: Json = None) -> None:
-        """Nobody executes a node any more, and it has no outcome."""
+        """Mark a node as interrupted: it is no longer running and has no outcome."""
         node_id = self.state.nodes[path].node_id
         self.emit(ev.NodeInterrupted, path=path, node_id=node_id, reason=reason, saved=saved)
 
@@ -203,7 +202,7 @@ class Step:
         self.emit(ev.NodeSkipped, path=path, node_id=node_id, node_type=kind, reason=reason, node_index=index)
 
     def close(self, path: str, limit: int | None = None) -> None:
-        """A container has nothing left to go through."""
+        """Complete a container that has nothing left to run."""
         node_id = self.state.containers[path].node_id
         self.emit(ev.ContainerCompleted, path=path, node_id=node_id, limit=limit)
 
@@ -214,7 +213,7 @@ class Step:
     def break_(self, path: str, error: dict[str, Json]) -> None:
         """An attempt failed: `retry` says whether another one follows, later and with the same input."""
         run, retry = self.state.nodes[path], self.node(path).retry
-        # Not from `attempt`: that also counts starts that a pause or a crash interrupted.
+        # Not counted from `attempt`, which includes starts that a pause or crash interrupted.
         if retry is None or self._given_up(path) or _in_vain(error):
             self.fail(path, error)
             return
@@ -235,7 +234,7 @@ class Step:
         )
 
     def fail(self, path: str, error: dict[str, Json]) -> None:
-        """No try is left: `on_failure` runs first, or people are asked, and then the failure counts."""
+        """Handle a failure without retries left: run `on_failure` or ask people first, then let it count."""
         run, node = self.state.nodes[path], self.node(path)
         asks = node.on_error == "ask" and not in_finally(path)
         if self._given_up(path) or not (node.on_failure or asks):
@@ -256,12 +255,12 @@ class Step:
         )
 
     def _given_up(self, path: str) -> bool:
-        """Whether nothing follows any more from what happens here."""
+        """True if events at this path have no further effect."""
         ending = self.state.phase == "finalizing" and (self.state.finally_skipped or not in_finally(path))
         return ending or doomed(self.state, path)
 
     def fail_for_good(self, path: str, error: dict[str, Json], goto: str | None = None) -> None:
-        """A node failed and nothing else comes first: `goto`, or its `on_error`, says where the nodes around it go on."""
+        """Fail a node for good: `goto`, or its `on_error`, says where the surrounding nodes go on."""
         if self.around(path).child_ended(self, path, error=storable(error)):
             return
         run, node = self.state.nodes[path], self.node(path)
@@ -279,19 +278,19 @@ class Step:
 
 
 class Kind(Protocol):
-    """How nodes of a type that holds children behave. `path` is that of such a node, but for `child_ended` and
+    """Behaviour of a node type that holds children. `path` is that of such a node, except in `child_ended` and
     `child_failed`, which get that of a child."""
 
     def frozen(self, step: Step, path: str, node: Node, config: dict[str, Json]) -> dict[str, Json]:
-        """What `container:started` says of what the node goes through."""
+        """Return the fields of `container:started` that freeze what the node iterates over."""
         return {}
 
     def opened(self, step: Step, path: str, node: Node, config: dict[str, Json]) -> None:
-        """Write what follows its start."""
+        """Write the events after the node's start."""
         return
 
     def startable(self, flow: Flow, state: State, scope: str) -> Iterator[tuple[Work, str]]:
-        """What may start in one of its passes as far as the pass is concerned, with the mode of its type."""
+        """Yield the work that may start in one of its passes, each with the mode of its type."""
 
     def begin(self, step: Step, item: Work) -> None:
         """Begin a child, or begin it again."""
@@ -299,31 +298,31 @@ class Kind(Protocol):
     def child_ended(
         self, step: Step, path: str, output: Json = None, error: dict[str, Json] | None = None
     ) -> bool:
-        """Write what the outcome of a child means. False where it means what it means for any node."""
+        """Write the effects of a child's outcome. False if it counts as for any node."""
         return False
 
     def child_failed(self, step: Step, path: str) -> None:
         """A child failed, and no try is left: ask people, or let the failure count."""
 
     def progress(self, step: Step, path: str) -> None:
-        """Write what follows from where it stands: what begins, what people are asked, its end."""
+        """Write what follows from the node's state: new passes, questions, its end."""
 
     def keeps(self, step: Step, path: str) -> bool:
-        """Whether it keeps what its passes did when it fails and people may let it go on."""
+        """True if its passes' work is kept when it fails and people may let it go on."""
         return False
 
     def decided(self, step: Step, prompt: Asked) -> None:
-        """People answered a question about it or about a child, or nobody did in time."""
+        """Apply the answer, or the timeout, of a question about the node or a child."""
 
     def heard(self, step: Step, said: Steer, *, aside: bool) -> bool:
-        """People said something, or `aside` something that is no instruction. Whether anybody took it."""
+        """Take a message, or with `aside` one that is not an instruction. True if it was taken."""
         return False
 
     def covered(self, step: Step, prompt: Asked, values: dict[str, Json]) -> dict[str, Json] | None:
-        """What would run if this were approved with these values. Raises `SaysoError` where it could not run."""
+        """Return what would run if this were approved with these values. Raises `SaysoError` if it could not run."""
 
     def granted(self, step: Step, prompt: Asked, always: Json) -> dict[str, Json]:
-        """The grant that goes with an approval, as it is voted on. Raises `InvalidAnswer`."""
+        """Return the grant that goes with an approval, as it is voted on. Raises `InvalidAnswer`."""
 
     def revoked(self, step: Step, command: Revoke) -> None:
         """A person takes a grant back."""
@@ -331,17 +330,17 @@ class Kind(Protocol):
 
 
 Kinds = Mapping[str, Kind]
-"""By type. Whoever carries out a command gives the step those that there are: `engine.decide.agents.kinds`."""
+"""Kinds by type, given to a step by the caller: `engine.decide.agents.kinds`."""
 
 
 def kind_around(kinds: Kinds, state: State, scope: str) -> Kind:
-    """The kind of the node whose pass this is; the flow's own are those of a flow."""
+    """Return the kind of the node whose pass this is; the flow's own passes count as those of a called flow."""
     owner = state.frames[scope].owner
     return kinds["flow" if owner is None else state.containers[owner].kind]
 
 
 def _in_vain(error: dict[str, Json]) -> bool:
-    """Whether the other side said that the same request will fail again, or people said no."""
+    """True if the same request is known to fail again, or people rejected it."""
     details = error.get("details")
     return error.get("type") == REJECTED or (isinstance(details, dict) and details.get("retryable") is False)
 
@@ -354,7 +353,7 @@ def _asked_wait(error: dict[str, Json]) -> float:
 
 
 def storable(error: dict[str, Json]) -> dict[str, Json]:
-    """The error as it can be journaled: a failure with details that are no JSON is a failure all the same."""
+    """Return the error as it can be journaled; details that are not JSON are dropped."""
     try:
         copied: dict[str, Json] = copy(error)
         return copied
@@ -373,15 +372,15 @@ class ConfigError(SaysoError):
 
 
 def evaluate_test(compiled: Compiled, flow: Flow, state: State, scope: str, now: str, where: str) -> bool:
-    """A condition as it stands in a pass. Raises `ExpressionError`, beginning with `where`."""
+    """Evaluate a condition in a pass. Raises `ExpressionError`, whose message begins with `where`."""
     return evaluate_condition(compiled, context(compiled, flow, state, scope, now), where)
 
 
 def evaluate_config(
     flow: Flow, node: Node, state: State, scope: str, now: str | None, also: Mapping[str, Json] | None = None
 ) -> dict[str, Json]:
-    """The node's `with` with every expression evaluated, checked, and defaults filled in; `also` are names that this
-    place has beside the usual ones. Raises `ConfigError`."""
+    """Return the node's `with`, evaluated, checked and with defaults; `also` holds additional names for expressions.
+    Raises `ConfigError`."""
     try:
         if node.constant is not None:
             constant: dict[str, Json] = decode(node.constant)
@@ -397,8 +396,8 @@ def evaluate_config(
 
 
 def context(compiled: Compiled, flow: Flow, state: State, scope: str, now: str | None) -> dict[str, Any]:
-    """The names that an expression may use, with only those nodes that it names: cost is what it uses. Without `now`
-    it has no time: what people approve is evaluated twice, and must be the same."""
+    """Return the names that an expression may use; only the nodes that it mentions, to save work. Without `now` it has
+    no time: what people approve is evaluated twice, and must be the same."""
     if not compiled.roots:
         return {}
     passes = list(_outwards(state, scope))
@@ -419,7 +418,7 @@ Pass = tuple[str, Frame]
 
 
 def _outwards(state: State, scope: str) -> Iterator[Pass]:
-    """The passes around a place, innermost first, as far as its own flow. What runs at the end sees all of it."""
+    """Yield the passes around a place, innermost first, up to its own flow. `finally` sees all of the flow."""
     while True:
         frame = state.frames[scope]
         yield scope, frame
@@ -431,7 +430,7 @@ def _outwards(state: State, scope: str) -> Iterator[Pass]:
 
 
 def _nodes(state: State, passes: list[Pass], wanted: frozenset[str], root: str) -> dict[str, Json]:
-    # A node that nothing led to, or that has not begun, is null: the loader has seen to it that it exists.
+    # A node that was not reached or has not begun is null; the loader has checked that it exists.
     found: dict[str, Json] = dict.fromkeys(wanted)
     for name in wanted:
         for _, frame in passes:
@@ -507,7 +506,7 @@ def _variable(found: dict[str, Any], name: str, flow: Flow, state: State, passes
 
 
 def item_name(flow: Flow, state: State, path: str) -> str | None:
-    """What a `foreach` calls its item."""
+    """Return the name that a `foreach` gives its item, or None."""
     return node_at(flow, state, path).as_
 
 

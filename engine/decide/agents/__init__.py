@@ -1,5 +1,5 @@
-"""Agents: conversations with a model as part of a flow. What is pure of them belongs to the core.
+"""Agents: conversations with a model as part of a flow. Their pure part belongs to the core.
 
-The room imports the core, and the core nothing of it: whoever carries out a command hands in `KINDS`, the table of all
-kinds of nodes that hold children. What is heavy of the room is loaded when that is first asked for an agent.
+This room imports the core, never the other way round: callers of the core hand in `KINDS`, the table of all kinds of
+nodes that hold children. The heavy part of this room is loaded on the first agent.
 """

@@ -1,9 +1,9 @@
-"""What a model call may cost, and what happens at a cap: people are asked, and nothing fails by itself. Pure.
+"""Cost bounds of model calls, and the question to people when a cap is reached; no run fails by itself. Pure.
 
-A call sets aside `max_tokens` at the price of an answer, and what its context is bound by at the dearest price of a prompt:
-what the API counted with the last answer, and the bytes of what came since, since no token is shorter than a byte. What the
-journal does not hold is in no bound: files, tools that describe themselves, what tools of the provider read, and models that
-go on where the first one declines. One call can pass a cap by that; the next one begins with what it did cost.
+A call reserves `max_tokens` at the output price, and its context at the highest prompt price. The context is what the
+API counted with the last answer plus the bytes added since, as no token is shorter than a byte. The bound cannot
+include what is not in the journal: files, tools described by a server, what the provider's tools read, and fallback
+models. One call may therefore pass a cap; the next one starts from its actual cost.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from engine.messages.prices import (
 from engine.messages.turns import Usage
 
 COMPACT_AT = 150_000
-"""Tokens of a conversation from which on it is summed up, where its flow does not say."""
+"""Tokens at which a conversation is compacted, unless its flow says otherwise."""
 
 TOOLS_OVERHEAD = 2_000
 """Tokens that the API adds to a request with tools, and for the frame of messages: more than any model's."""
@@ -45,16 +45,16 @@ _FULL = Decimal("0.8")
 
 
 class Estimate(NamedTuple):
-    """What is set aside for a model call: tokens with its answer, and dollars where the model has a price."""
+    """Reservation for a model call: tokens including its answer, and dollars if the model has a price."""
 
     tokens: int
     cost: Decimal | None
     full: bool
-    """The conversation comes near what the model can keep in mind, or shows as many pictures as the API takes."""
+    """True if the conversation nears the model's context window or holds as many pictures as the API takes."""
 
 
 def estimate(step: Step, path: str, agent: AgentRun) -> Estimate:
-    """What the next model call of the agent at `path` sets aside."""
+    """Return the reservation for the next model call of the agent at `path`."""
     config = step.state.nodes[path].input
     answer = agent.max_tokens or int(config["max_tokens"])
     price = price_for(step, agent.model)
@@ -78,13 +78,13 @@ def fallbacks(step: Step, path: str) -> list[str]:
 
 
 def unpriced(step: Step, path: str, agent: AgentRun) -> str | None:
-    """A model of the agent at `path` that has no price."""
+    """Return the first model without a price that the agent at `path` may use, or None."""
     models = [agent.model, *fallbacks(step, path)]
     return next((model for model in models if price_for(step, model) is None), None)
 
 
 def price_for(step: Step, model: str) -> Price | None:
-    """The price of this model; None where it has none."""
+    """Return the price of this model, or None if it has none."""
     prices = step.facts.agents.prices
     try:
         return price_of(model, DEFAULTS if prices is None else prices)
@@ -93,13 +93,13 @@ def price_for(step: Step, model: str) -> Price | None:
 
 
 def caps_cost(step: Step, agent: AgentRun) -> bool:
-    """Whether anything caps what an agent may cost."""
+    """True if any cap (agent, flow, run or day) limits the agent's cost."""
     caps = (agent.caps.get("maxCost"), step.flow.limits.max_cost, step.state.caps.get("maxCost"))
     return step.facts.agents.day_capped or any(cap is not None for cap in caps)
 
 
 def _around(step: Step, path: str) -> int:
-    """Bytes of what is sent beside the conversation."""
+    """Return an upper bound, in bytes, of the request without the conversation."""
     body = agent_at(step.state, path).body
     if body is not None:
         return TOOLS_OVERHEAD * 2 + len(encode(body))
@@ -127,7 +127,7 @@ class Cap(NamedTuple):
 
 
 def passed(step: Step, path: str, agent: AgentRun, least: Estimate) -> Cap | None:
-    """The cap that the next model call would pass; None where there is room."""
+    """Return the cap that the next model call would pass, or None if there is room."""
     limits, state = step.flow.limits, step.state
     own: dict[str, Json] = {name: getattr(limits, _FIELDS[name], None) for name in _FIELDS}
     configured = state.nodes[path].input
@@ -169,7 +169,7 @@ def _passed(
 
 
 def _dollars(amount: Json) -> str:
-    """A cap is often less than a dollar, and what is left of it less than cents can tell."""
+    """Format an amount; below one dollar exactly, since caps and remainders are often fractions of a cent."""
     return dollars(str(amount), exact_below="1")
 
 
@@ -182,13 +182,13 @@ def cap_prompt(node: Node, cap: Cap) -> Question:
     next_ = f", and the next call may use up to {cap.next_}" if cap.next_ else ""
     text = f"{_OF[cap.scope]}: {used}{next_}. Nothing more is sent to the model until somebody decides."
     go_on, stop = option("raise", _allowing(cap), "primary"), option("stop", "Stop the agent", "danger")
-    # The cap of the day is everybody's: who started this run does not lift it.
+    # The daily cap is shared: the person who started this run does not lift it.
     apart = {"scope": cap.scope, "exclude_requester": cap.scope == "day", "caps": cap.raised}
     return step_prompt(node, "budget", text, go_on, stop, **apart)
 
 
 def _allowing(cap: Cap) -> str:
-    """What the button says that lets the agent go on."""
+    """Return the label of the button that lets the agent go on."""
     if cap.scope == "day":
         return "Go on all the same"
     raised = cap.raised[cap.name]
@@ -198,8 +198,8 @@ def _allowing(cap: Cap) -> str:
 
 
 def paid(step: Step, model: str, output: Mapping[str, Json]) -> dict[str, Json]:
-    """What an answer of this model cost in dollars, exactly, and by which price; nothing for a model without a price. Of
-    several rounds each counts at the price of its own model."""
+    """Return the exact cost of an answer in dollars and the prices applied; `cost` is None for a model without a price.
+    Each round counts at the price of its own model."""
     price = price_for(step, model)
     if price is None:
         return {"cost": None}

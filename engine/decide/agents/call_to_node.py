@@ -1,8 +1,8 @@
-"""From what the model asks a tool to do to the node that does it, or to a refusal that tells the model why. Pure.
+"""Turn a tool call of the model into the node that carries it out, or a refusal that tells the model why. Pure.
 
-Nothing here is a matter of trust: a call becomes the configuration of a node, and that is what people approve, what is
-journaled and what runs. Values from the model only ever stand in places where they are data: an argument of a program,
-a body, a path that was checked. What the author of the flow set (`env`, `headers`, `query`, servers) the model cannot change.
+This does not rely on trust: a call becomes the configuration of a node, and that is what people approve, what is
+journaled and what runs. Values from the model only appear where they are data: an argument of a program, a body, a path
+that was checked. The model cannot change what the author of the flow set (`env`, `headers`, `query`, servers).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from engine.nodes.types.preview import action_text
 __all__ = ["ToolRefused", "as_read", "call_text", "checked", "filled", "prepare"]
 
 MOST_INPUT = 4 * 2**20
-"""Bytes of what a tool is given."""
+"""Largest input of a tool, in bytes."""
 
 _SETTLED_BY_ENGINE = ("ok_codes", "ok_status")
 _CREDENTIALS = frozenset({"authorization", "proxy-authorization", "cookie"})
@@ -60,8 +60,8 @@ def prepare(tool: ToolPlan, given: Json, base: Mapping[str, Json] | None = None)
 
 
 def as_read(tool: ToolPlan, given: Json, config: Mapping[str, Json]) -> Json:
-    """The input as a rule of `approvals` sees it: what will run, however the model wrote it down. A command has the
-    quotes that it needs and no others, an address and a path are as they are used, what was left out has its default."""
+    """Return the input as a rule of `approvals` sees it: what will run, however the model wrote it. A command has only
+    the quotes that it needs, addresses and paths are resolved, and defaults are filled in."""
     match tool.kind:
         case "shell":
             return {**given, "command": shlex.join(config["run"])}
@@ -78,13 +78,13 @@ def as_read(tool: ToolPlan, given: Json, config: Mapping[str, Json]) -> Json:
 
 
 def filled(tool: ToolPlan, given: Json) -> dict[str, Json]:
-    """The input of a tool of the flow with what the model left out: its defaults, else null."""
+    """Return the input of a flow's tool, with defaults (or null) for the fields that the model left out."""
     known = (tool.input_schema or {}).get("properties") or {}
     return {name: given.get(name, field.get("default")) for name, field in known.items()}
 
 
 def checked(tool: ToolPlan, given: Json) -> dict[str, Json]:
-    """What the model gave, when it fits the tool's schema. Raises `ToolRefused`."""
+    """Return the model's input if it fits the tool's schema. Raises `ToolRefused`."""
     if not isinstance(given, dict):
         raise ToolRefused(
             f"{tool.name}: the input must be a JSON object with the fields of the tool's schema."
@@ -102,8 +102,8 @@ def checked(tool: ToolPlan, given: Json) -> dict[str, Json]:
 
 
 def call_text(tool: ToolPlan, config: Mapping[str, Json]) -> str:
-    """Exactly what a call will do, as plain text for people who decide about it."""
-    # Which ends count as a success is nothing that the call does.
+    """Describe exactly what a call will do, as plain text for the people who decide."""
+    # Which exit codes count as success is not something the call does.
     doing = {name: value for name, value in config.items() if name not in _SETTLED_BY_ENGINE}
     return action_text(tool.node.type, doing)
 
@@ -114,7 +114,7 @@ _Base = Mapping[str, Json]
 
 
 def _ask_human(tool: ToolPlan, given: dict[str, Json], base: _Base) -> dict[str, Json]:
-    # A message is markup, and the model's words are not: what the author wrote may mention people, this may not.
+    # A message is markup, the model's words are not: the author's text may mention people, the model's may not.
     config = {**base, "message": escape_markup(given["question"])}
     for name in ("choices", "form"):
         if given.get(name) is not None:

@@ -1,8 +1,8 @@
-"""What makes an agent's conversation go on: the first message, model calls and their answers, people who speak. Pure.
+"""Advance an agent's conversation: the first message, model calls and their answers, messages from people. Pure.
 
-Nothing here waits. `startable` says from the state what may begin: the tool calls of the last answer, or the next model
-call once each of them has its result. Whoever asks for a model call (`begin_turn`) looks at the caps first: at a cap
-people are asked.
+Nothing here waits. `startable` derives from the state what may begin: the tool calls of the last answer, or the next
+model call once each of them has a result. `begin_turn` checks the caps before it asks for a model call: at a cap people
+are asked.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ from engine.nodes.types.agent import PLACE
 
 
 def _place(state: State, name: str) -> list[Json]:
-    """What was said where the session lives, to be read with the first call; nothing where there is no such place."""
+    """Return a placeholder for the messages of the session's channel or thread, read with the first call; empty without
+    a channel."""
     thread = state.thread or {}
     if not thread.get("channel"):
         return []
@@ -65,7 +66,7 @@ def _place(state: State, name: str) -> list[Json]:
 
 
 def _read_later(name: str, place: Json) -> Json:
-    """What is read with the first model call, and frozen by it."""
+    """Return a file block that is read with the first model call and frozen then."""
     return {"type": "sayso_file", "path": "", "name": name, "mediaType": None, "place": place}
 
 
@@ -93,7 +94,7 @@ def _number(path: str) -> int:
 
 
 def _decided(state: State, agent: AgentRun, path: str) -> bool:
-    """Whether nobody has to be waited for before this call begins, or is known not to."""
+    """True if this call needs no decision by people, or has one."""
     prompt_id = agent.calls[path].prompt_id
     prompt = None if prompt_id is None else state.prompts[prompt_id]
     return prompt is None or not prompt.open
@@ -137,7 +138,7 @@ def begin_turn(step: Step, scope: str, key: str) -> None:
     held = holds(agent)
     waits = before is None and not unsent(agent) and not agent.resends and not held
     if waits and spoken(agent)[-1]["role"] == "assistant":
-        # It was stopped in the middle of an answer, and nobody said anything since.
+        # The answer was interrupted, and no message has arrived since.
         _say(step, owner, step.state.nodes[owner].node_id, "prompt", [{"type": "text", "text": "Go on."}])
         agent = agent_at(step.state, owner)
     purpose = _purpose(agent, before, least.full)
@@ -146,7 +147,7 @@ def begin_turn(step: Step, scope: str, key: str) -> None:
         "model": agent.model,
         "reserved": None if least.cost is None else format(least.cost, "f"),
         "tokens": least.tokens,
-        # The fold follows these where they are said alone: journals of older releases fold as they did.
+        # Written only when true, so that journals of older releases fold as before.
         **({"held": True} if held else {"anew": True} if agent.heard else {}),
         **({"cut": True} if agent.cut and purpose == "compact" else {}),
         **({"maxTokens": agent.max_tokens} if agent.max_tokens else {}),
@@ -157,7 +158,7 @@ def begin_turn(step: Step, scope: str, key: str) -> None:
 
 
 def _at_cap(step: Step, owner: str, cap: budget.Cap) -> None:
-    """Ask people whether the agent may go on; what runs at the end asks nobody."""
+    """Ask people whether the agent may go on; `finally` asks nobody."""
     node = step.node(owner)
     if not in_finally(owner):
         outcomes.withdraw_outage(step, owner, "it is at a cap")
@@ -169,7 +170,8 @@ def _at_cap(step: Step, owner: str, cap: budget.Cap) -> None:
 
 
 def _purpose(agent: AgentRun, before: NodeRun | None, full: bool) -> str:
-    """What the model is asked for: a call that is made again asks for the same, unless the conversation is too long."""
+    """Return the purpose of the next model call. A repeated call keeps its purpose, unless the conversation is too
+    long."""
     if agent.compacts:
         return "compact"
     if before is not None and before.input:
@@ -241,7 +243,7 @@ def _record(
 
 
 def _opened(step: Step, owner: str, path: str, output: Json) -> None:
-    """What the call was made of holds from now on, since it is answered."""
+    """Journal what the call was made of, now that it is answered."""
     told = output.get("opened")
     if told:
         node_id = step.state.nodes[owner].node_id
@@ -249,7 +251,7 @@ def _opened(step: Step, owner: str, path: str, output: Json) -> None:
 
 
 def _outcome(step: Step, owner: str, path: str, output: Json) -> dict[str, Json]:
-    """What every outcome of a model call says: whose it is, and what it used."""
+    """Return the fields shared by all outcomes of a model call: its agent, its usage and its cost."""
     usage = {name: number for name, number in (output.get("usage") or {}).items() if number}
     return {
         "path": owner,
@@ -262,8 +264,8 @@ def _outcome(step: Step, owner: str, path: str, output: Json) -> dict[str, Json]
 
 
 def _stopped(step: Step, owner: str, path: str, run: NodeRun, output: Json) -> None:
-    """An answer that was cut. Where people wanted that, what was said so far stays; where only this process ends, the
-    call is made again elsewhere."""
+    """Handle an answer that was cut off. If people wanted that, the text so far stays; if only this process ends,
+    another one repeats the call."""
     goes_on = step.state.phase == "running" or (
         step.state.phase == "finalizing" and in_finally(path) and not step.state.finally_skipped
     )
@@ -271,7 +273,7 @@ def _stopped(step: Step, owner: str, path: str, run: NodeRun, output: Json) -> N
     if not wanted:
         step.interrupt(path, LEFT)
         return
-    # Half a summary is no answer: nothing of it was for the people, nor is it part of the conversation.
+    # Half a summary is not an answer: it was not meant for people, nor is it part of the conversation.
     summing = (run.input or {}).get("purpose") == "compact"
     _record(step, owner, path, output, [] if summing else stays(output["content"]))
 
@@ -299,8 +301,8 @@ def _compact(step: Step, owner: str, path: str, output: Json) -> None:
 
 
 def _signed(output: Json) -> Json:
-    """The API's summary. Whatever it says with another stop reason, or without a text, is none: the model is asked for one
-    in words then."""
+    """Return the API's summary, or None. A summary without text or with another stop reason does not count: the model
+    is then asked for one in words."""
     blocks = output["content"] if output.get("stopReason") == "compaction" else []
     return next((block for block in blocks if block["type"] == "compaction" and block.get("content")), None)
 
@@ -326,7 +328,7 @@ def _conclude(step: Step, owner: str, path: str, output: Json, content: list[Jso
     text = agent.cut + "".join(block["text"] for block in content if block["type"] == "text")
     spoke = asks_for_more(agent.pending)
     problem = None if schema is None or spoke else problem_of(schema, text)
-    # What ends in thinking, where nothing was said, could not be sent back.
+    # Content that ends in thinking, with no text, could not be sent back.
     _record(step, owner, path, output, stays(content), final=problem is None and not spoke)
     if spoke or problem is None:
         return
@@ -339,7 +341,7 @@ def _conclude(step: Step, owner: str, path: str, output: Json, content: list[Jso
 
 
 def ended(step: Step, path: str) -> bool:
-    """Whether the agent at `path` has given its last answer and nothing of it runs any more."""
+    """True if the agent at `path` has given its last answer and nothing of it is still running."""
     container = step.state.containers[path]
     agent = container.agent
     assert agent is not None
@@ -367,7 +369,7 @@ def cap_decided(step: Step, prompt: Asked) -> None:
 
 
 def outcome_decided(step: Step, prompt: Asked) -> None:
-    """People said, or nobody did in time, how an agent goes on without an answer of the model."""
+    """Apply the decision (or its timeout) on how an agent without a usable answer goes on."""
     outcomes.decided(step, prompt, prompt.answer_key)
     if is_outage(prompt):
         try_now(step, prompt.path)
@@ -434,7 +436,7 @@ class Agent(Passes):
                 yield Work(scope, node=path.rpartition("/")[2]), _mode(flow, state, owner, agent, path)
 
     def begin(self, step: Step, item: Work) -> None:
-        """A model call looks at the caps first, a tool call at what people have to approve."""
+        """Begin a model call, which checks the caps first, or a tool call, which may need an approval."""
         path = item.path if item.again else f"{item.path}/{item.node}"
         scope, key = scope_of(path), path.rpartition("/")[2]
         if item.again:
@@ -464,14 +466,14 @@ class Agent(Passes):
         return True
 
     def child_failed(self, step: Step, path: str) -> None:
-        """Of a model call people are asked how the agent goes on."""
+        """Ask people how the agent goes on if a model call failed."""
         if step.state.nodes[path].type == TURN:
             outcomes.turn_failed(step, path)
         else:
             super().child_failed(step, path)
 
     def progress(self, step: Step, path: str) -> None:
-        """Results of calls that were flows, what people are asked, and its end, unless it listens for what follows."""
+        """Settle calls of flows, ask people, and close the agent once it is done, unless it listens for follow-ups."""
         tool_calls.settle_containers(step, path)
         outcomes.ask(step, path)
         if ended(step, path) and not people.rests(step, path):
@@ -487,7 +489,8 @@ class Agent(Passes):
         return True
 
     def decided(self, step: Step, prompt: Asked) -> None:
-        """A tool call, a cap, tools in other words, how it goes on without an answer, or what came out of a call."""
+        """Apply a decision on a tool call, a cap, changed tool descriptions, a missing answer, or the outcome of a
+        call."""
         _DECIDED[prompt.kind](step, prompt)
 
     def heard(self, step: Step, said: Steer, *, aside: bool) -> bool:
@@ -507,7 +510,7 @@ class Agent(Passes):
         return (tool_calls.grant_checked if offered else super().granted)(step, prompt, always)
 
     def revoked(self, step: Step, command: Revoke) -> None:
-        """By whoever could give it."""
+        """Revoke a grant; the people who could give it may do so."""
         grants.revoke(step, command)
 
 

@@ -1,9 +1,9 @@
-"""Grants: calls of a tool that people allow always, for a time, as they approve one of them. Pure.
+"""Grants: permission, given while approving a tool call, for similar calls for a limited time. Pure.
 
-Whoever may approve a call may give one, with the same quorum: each who must agree gives the same. It says what each field
-of the input has to be, exactly or by a pattern, until when, and for which definition of the tool and which rule of
-`approvals`: where one of them is another by then, people are asked again. Each use is an event, and so are its end by the
-clock and by a person. Those beyond one run are in `wide_grants`.
+The people who may approve a call may give one, with the same quorum: all voters must give the same grant. It fixes each
+field of the input exactly or by a pattern, its expiry, the tool's definition and the rule of `approvals`: if either of
+these has changed by then, people are asked again. Each use is an event, as are its expiry and its revocation. Grants
+beyond one run are in `wide_grants`.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ MOST_FIELDS = 8
 def checked(
     tool: ToolPlan, given: Mapping[str, Json], asked: Json, scopes: Collection[str]
 ) -> dict[str, Json]:
-    """The grant that somebody asks for, `{seconds?, patterns?, scope?}`, as it is voted on. Raises `InvalidAnswer`: it has to
-    fit the call that is being approved, and one of the scopes beyond this run."""
+    """Return the requested grant, `{seconds?, patterns?, scope?}`, as it is voted on. Raises `InvalidAnswer` unless it
+    matches the call being approved and, if it reaches beyond this run, one of the `scopes`."""
     wanted = asked if isinstance(asked, dict) else {}
     seconds, patterns = wanted.get("seconds", USUAL_SECONDS), wanted.get("patterns") or {}
     if not isinstance(seconds, int | float) or not 0 < seconds <= MOST_SECONDS:
@@ -78,14 +78,15 @@ def _is_command(tool: ToolPlan, name: str) -> bool:
 
 
 def _like(tool: ToolPlan, name: str, value: str, pattern: str) -> bool:
-    """Whether a text fits a pattern: a command word by word, as in `commands`; else `*` stands for anything on a line."""
+    """True if a text matches a pattern: a command word by word, as in `commands`; otherwise `*` matches anything within
+    a line."""
     if _is_command(tool, name):
         return allowed(shlex.split(value), [pattern])
     return re.fullmatch("[^\n]*".join(re.escape(part) for part in pattern.split(ANY)), value) is not None
 
 
 def fits(tool: ToolPlan, fields: Mapping[str, Json], given: Mapping[str, Json]) -> bool:
-    """Whether a call's input, as it will be used, is what was allowed: every field, and no other."""
+    """True if a call's normalised input matches the grant: every field, and no additional one."""
     if fields.keys() != given.keys():
         return False
     for name, wanted in fields.items():
@@ -100,8 +101,8 @@ def fits(tool: ToolPlan, fields: Mapping[str, Json], given: Mapping[str, Json]) 
 
 
 def definition(step: Step, path: str, tool: ToolPlan, rule: Rule) -> str:
-    """A digest of what a grant is bound to beside the input: the tool as the model knows it and as it is carried out, and
-    by whom calls like this are approved."""
+    """Return a digest of what a grant is bound to beside the input: the tool as the model sees it and as it is carried
+    out, and who approves calls like this."""
     body = agent_at(step.state, agent_of(step.state, path) or "").body or {}
     told = next((one for one in body.get("tools") or () if one.get("name") == tool.name), None)
     bound: Json = {
@@ -116,7 +117,7 @@ def definition(step: Step, path: str, tool: ToolPlan, rule: Rule) -> str:
 
 
 def give(step: Step, prompt: Asked, bound_to: str, given: Json) -> None:
-    """A call with this input was approved, and with it a grant, where those who decided agree on one."""
+    """Record the grant that was approved together with a call, if the voters agree on one."""
     terms = (prompt.answer or {}).get("always")
     if not terms or prompt.tool is None:
         return
@@ -136,8 +137,8 @@ def give(step: Step, prompt: Asked, bound_to: str, given: Json) -> None:
 
 
 class Called(Struct, frozen=True):
-    """A call that people decide first: what it is given as a rule sees it, a digest of what it does, and of what the tool would
-    do here with another input."""
+    """A call that needs a decision: its input as a rule sees it, a digest of its action, and a function that gives the
+    digest for another input."""
 
     path: str
     tool: ToolPlan
@@ -148,7 +149,7 @@ class Called(Struct, frozen=True):
 
 
 def use(step: Step, call: Called, *, wide: bool) -> bool:
-    """Whether this call runs by a grant, which is an event then. One of this run whose time is over ends here."""
+    """True if a grant covers this call; its use is then journaled. Expired grants of this run end here."""
     path, tool, given, digest = call.path, call.tool, call.given, call.digest
     bound_to = definition(step, path, tool, call.rule)
     node_id = step.node(agent_of(step.state, path) or "").id
@@ -175,7 +176,7 @@ def use(step: Step, call: Called, *, wide: bool) -> bool:
 
 
 def _allows(state: State, grant: Grant, bound_to: str, digest: str) -> bool:
-    """Whether a grant of this session is about this tool as it is; without a pattern about exactly this call."""
+    """True if a grant of this session covers this tool as defined now; without a pattern, exactly this call."""
     if not given_here(state, grant) or grant.definition != bound_to:
         return False
     covers = state.prompts[grant.prompt_id].covers or {}
@@ -183,13 +184,13 @@ def _allows(state: State, grant: Grant, bound_to: str, digest: str) -> bool:
 
 
 def given_here(state: State, grant: Grant) -> bool:
-    """Whether people gave it in this session: a copy of the session asks anew."""
+    """True if people gave the grant in this session; a copy of the session asks anew."""
     prompt = state.prompts.get(grant.prompt_id)
     return prompt is not None and (prompt.covers or {}).get("sessionId") == state.session_id
 
 
 def revoke(step: Step, command: Revoke) -> None:
-    """Take a grant back, by whoever could give it, and by whoever may steer the run. What ran stays done."""
+    """Revoke a grant, by anyone who could give it or may steer the run. Calls that ran stay done."""
     grant = step.state.grants[command.prompt_id]
     prompt = step.state.prompts[command.prompt_id]
     if grant.over is not None or step.state.phase not in OPEN_PHASES:
@@ -209,7 +210,7 @@ def revoke(step: Step, command: Revoke) -> None:
 
 
 def standing(state: State, now: str) -> list[Grant]:
-    """The grants of this run alone by which calls may run now."""
+    """Return the grants for this run only that are in force now."""
     found = (
         one for one in state.grants.values() if one.over is None and one.wide is None and one.until > now
     )

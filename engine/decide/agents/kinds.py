@@ -1,4 +1,4 @@
-"""All kinds of nodes that hold children, for whoever carries out a command. What only agents need is loaded by the first
+"""All kinds of nodes that hold children, for code that carries out commands. The agent's part is loaded by the first
 flow that has one. Pure."""
 
 from __future__ import annotations
@@ -23,5 +23,5 @@ KINDS: Kinds = _Kinds(CONTAINERS)
 
 
 def reading(flow: Flow, state: State) -> Step:
-    """A step of nobody, for those who look what could be done in a session."""
+    """Return a step that writes nothing, to look up what is possible in a session."""
     return Step(flow, state, Facts("", 0, "", lambda *asked: None), KINDS)

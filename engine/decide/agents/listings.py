@@ -1,10 +1,12 @@
-"""Servers that describe their tools in other words than those that a conversation was opened with, or that were approved. Pure.
+"""MCP servers whose tool descriptions differ from those that a conversation was opened with, or that were approved.
+Pure.
 
-The conversation goes on with what it has. People see the difference, and only their word offers the tools as they are now; that
-is another beginning, so the API drops the thinking until then.
+The conversation goes on with the descriptions it has. People see the difference, and the new ones are offered only once
+they approve; this changes the beginning of the conversation, so the API drops the thinking until then.
 
-What a tool was first described by, and each description that people approved, is a row of its own for all later conversations
-(`KeptRow`): one begins with the newest of them where its server says something else by now, and people are asked then.
+The first description of a tool, and each one that people approved, is a row of its own for all later conversations
+(`KeptRow`): a new conversation begins with the newest, and people are asked if the server describes the tool
+differently.
 """
 
 from __future__ import annotations
@@ -97,10 +99,11 @@ _NEVER = "9999-12-31T23:59:59.999Z"
 
 
 class ListingRows(Struct, frozen=True):
-    """The extension that writes them; one that is stored stays as it is."""
+    """Extension that stores the descriptions; stored ones are never overwritten."""
 
     def __call__(self, before: State, after: State, events: Sequence[ev.Event]) -> Sequence[Row]:
-        """What this step began with or offers. A journal that comes from elsewhere as a whole approves nothing."""
+        """Return rows for the tools that this step begins with or offers; none for an imported journal, which approves
+        nothing."""
         if not before.seq:
             return ()
         opened = [event for event in events if isinstance(event, ev.AgentOpened) and event.listed]
@@ -112,11 +115,11 @@ class ListingRows(Struct, frozen=True):
         ]
 
     about = (ev.AgentOpened,)
-    """Nothing follows from a step without one of these."""
+    """Events that can produce rows."""
 
 
 def scope_of(server: str) -> str:
-    """Where the descriptions of a server's tools hold."""
+    """Return the scope that the descriptions of a server's tools are kept under."""
     return f"mcp:{server}"
 
 
@@ -133,7 +136,7 @@ def approved(rows: Sequence[KeptRow]) -> list[Json]:
 
 
 def withdraw(step: Step, owner: str, reason: str) -> None:
-    """Ask no more about the tools of this agent."""
+    """Withdraw the question about this agent's tools."""
     for prompt_id in asked_in_order(step.state):
         prompt = step.state.prompts[prompt_id]
         if prompt.kind == LISTING and prompt.path == owner:

@@ -1,8 +1,8 @@
 """Notes that agents keep for later runs: the rows that a step leaves, who reads them, how people change them. Pure.
 
-A note is written in the commit in which its call ends, so it is there once, whenever a process dies. It belongs to a channel or
-to a flow. An agent reads those of its scope once, as its conversation begins, as data; what was noted in a channel that not
-everybody can read is read there and nowhere else. Who approved a note, changed it or had it forgotten stands in its row.
+A note is stored in the commit in which its call ends, so it exists exactly once even if a process dies. It belongs to a
+channel or to a flow. An agent reads the notes of its scope once, as data, when its conversation begins; notes from a
+private channel are read only in that channel. Its row says who approved, changed or deleted it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class NoteRows(Struct, frozen=True):
     """The extension that writes them."""
 
     def __call__(self, before: State, after: State, events: Sequence[Event]) -> Sequence[Row]:
-        """The notes that were kept in this step. A journal that comes from elsewhere as a whole keeps none."""
+        """Return the notes kept in this step; none for an imported journal."""
         if not before.seq:
             return ()
         ended = {each.path: each for each in events if isinstance(each, AttemptOver) and not each.failed}
@@ -60,7 +60,7 @@ class NoteRows(Struct, frozen=True):
         ]
 
     about = (Start,)
-    """Nothing follows from a step without one of these."""
+    """Events that can produce rows."""
 
 
 def _row(state: State, begun: Start, event: AttemptOver) -> KeptRow:
@@ -88,7 +88,7 @@ def _row(state: State, begun: Start, event: AttemptOver) -> KeptRow:
 
 
 def _approval(prompt: Asked, state: State) -> dict[str, Json]:
-    """By whom a note was approved, so that an edit of it needs the same."""
+    """Return who approved a note, so that editing it takes the same approval."""
     told: dict[str, Json] = {"approvers": list(prompt.approvers or ()), "required": prompt.required}
     return {
         **told,
@@ -101,12 +101,12 @@ def _approval(prompt: Asked, state: State) -> dict[str, Json]:
 
 
 def scope_of(scope: str, flow: str, channel: Json) -> str:
-    """Where a note holds. Where there is no channel, it is the flow's."""
+    """Return the scope of a note; without a channel, the flow's."""
     return f"channel:{channel}" if scope == "channel" and channel else f"flow:{flow}"
 
 
 def place(state: State, scope: str) -> dict[str, Json]:
-    """What the reader of a session's notes is to look for."""
+    """Return the scope and channel that a session reads notes from."""
     channel = (state.thread or {}).get("channel")
     return {"memory": scope_of(scope, state.flow_name, channel), "channel": channel}
 
@@ -118,13 +118,13 @@ def elsewhere(rows: Sequence[KeptRow], channel: Json) -> set[str]:
 
 
 def note(row: KeptRow) -> dict[str, Json]:
-    """What a note says."""
+    """Return the decoded body of a note."""
     found: dict[str, Json] = decode(row.body)
     return found
 
 
 def current(row: KeptRow, now: str) -> bool:
-    """Whether it is neither over nor forgotten."""
+    """True if the note has neither expired nor been deleted."""
     return row.expires_at > now and bool(note(row)["text"])
 
 
@@ -133,14 +133,14 @@ def lines(rows: Sequence[KeptRow]) -> list[str]:
     found: list[str] = []
     for row in rows:
         told = note(row)
-        # No line of a note can pass for the first line of another one.
+        # Indented, so that no line of a note can pass for the first line of another.
         text = "\n    ".join(str(told["text"]).splitlines())
         found.append(f"[{about(row)}] {text}")
     return found
 
 
 def about(row: KeptRow) -> str:
-    """Where a note is from, and until when it holds."""
+    """Describe the origin and expiry of a note."""
     told = note(row)
     people = ", ".join(person(actor) for actor in told["by"])
     parts = [
@@ -158,8 +158,8 @@ def about(row: KeptRow) -> str:
 
 
 def refusal(row: KeptRow, actor: Actor, gate: Gate) -> str | None:
-    """Why this person may not change the text of a note now; None where they may, being still one who may approve it. All
-    may have it forgotten."""
+    """Return why this person may not change the text of a note now, or None if they may, as one of its approvers.
+    Anyone may delete it."""
     told = note(row)
     asked = Question(
         kind="approval",
@@ -171,7 +171,7 @@ def refusal(row: KeptRow, actor: Actor, gate: Gate) -> str | None:
 
 
 def may_edit(row: KeptRow, who: Json) -> str | None:
-    """Why this person cannot have approved the text of a note; None where they did, or where any member of its channel
+    """Return why this person cannot have approved the text of a note; None if they did, or if any member of its channel
     may."""
     told = note(row)
     approvers = told.get("approvers") or ["channel"]

@@ -1,5 +1,5 @@
-"""What is sent to the model: the conversation as it stands, the tools, and what sayso itself says before the
-author's words: how a conversation here works, and who wrote what. Pure.
+"""The request to the model: the conversation so far, the tools, and sayso's own text before the author's words (how a
+conversation works here, and who wrote what). Pure.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from engine.language.codec import Json, encode
 from engine.nodes.types.agent import PLACE
 
 SUMMARY = "<summary_of_the_conversation>"
-"""What the block of a summary begins with."""
+"""First line of the block that holds a summary."""
 
 SUMMARISE = (
     "The conversation is about to exceed what you can keep in mind. Do not call tools now. Write a summary from which you "
     "can go on without anything else that was said: the task, what was found out (with exact names, numbers and commands), "
     "what was tried and how it ended, what people said and decided, what is open, and what you were about to do next."
 )
-"""What a model is told whose conversation is compacted."""
+"""Instruction for a model whose conversation is compacted."""
 
 SUMMED = "It stands above, as you wrote it."
-"""What stands in place of a summary that the API has signed."""
+"""Text in place of a summary that the API has signed."""
 
 _MOST_TRANSCRIPT = 100_000
 _MOST_RESULT = 2_000
 
 
 def request(flow: Flow, state: State, path: str) -> dict[str, Json]:
-    """What the runner of the model call at `path` gets; see `engine.models.turn_runner`."""
+    """Return the input for the runner of the model call at `path`; see `engine.models.turn_runner`."""
     owner = agent_of(state, path)
     assert owner is not None
     node, agent = node_at(flow, state, owner), agent_at(state, owner)
@@ -69,8 +69,8 @@ def model_of(state: State, path: str) -> str:
 
 
 def _beginning(agent: AgentRun, config: Mapping[str, Json], plan: AgentPlan) -> dict[str, Json]:
-    """What a conversation is opened with: what its flow and this release say now. One that has answers already was begun
-    by an older release, in words that nobody kept."""
+    """Return the beginning of a conversation, as its flow and this release say it now. If it already has answers, an
+    older release began it, in words that were not stored."""
     return {
         "system": system_text(config, plan),
         "asks": {name: config.get(name) for name in ("thinking", "effort", "fallbacks")}
@@ -83,11 +83,11 @@ def _beginning(agent: AgentRun, config: Mapping[str, Json], plan: AgentPlan) -> 
 
 
 MANY_TOOLS = 30
-"""Tools of MCP servers of which the model is told of all at once."""
+"""Number of MCP tools up to which the model is given all of them at once."""
 
 
 def searched(config: Mapping[str, Json], plan: AgentPlan) -> str | None:
-    """How the model looks for tools of MCP servers: by words, or by patterns; None where it is told of all."""
+    """Return how the model searches the tools of MCP servers (`bm25` or `regex`), or None if it is given all of them."""
     wanted = config.get("tool_search") or "auto"
     of_servers = sum(map(_of_server, plan.tools))
     if wanted == "auto":
@@ -96,14 +96,14 @@ def searched(config: Mapping[str, Json], plan: AgentPlan) -> str | None:
 
 
 def _container(agent: AgentRun, now: str) -> dict[str, Json]:
-    """Where its code ran, while that is there."""
+    """Return the id of the container that ran the model's code, unless it has expired."""
     box = agent.container or {}
     return {"container": box["id"]} if str(box.get("expires_at") or "") > now else {}
 
 
 def _summary(agent: AgentRun, config: Mapping[str, Json]) -> dict[str, Json]:
-    """How the conversation is to be summed up: by the API, which signs it, where the model can and has not failed to; else
-    in words."""
+    """Return how the conversation is summarised: by the API, which signs the summary, unless that failed before;
+    otherwise in words."""
     told = (config.get("compact") or {}).get("instructions")
     own = {"instructions": f"{told}\n\nDo not call tools."} if told else {}
     return {
@@ -114,7 +114,7 @@ def _summary(agent: AgentRun, config: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _cache(config: Mapping[str, Json], plan: AgentPlan) -> str:
-    """For how long what is sent again is kept: an hour where people may take their time."""
+    """Return how long the prompt is cached: one hour if the agent may have to wait for people."""
     wanted = config.get("cache")
     if wanted not in (None, "auto"):
         return str(wanted)
@@ -123,17 +123,17 @@ def _cache(config: Mapping[str, Json], plan: AgentPlan) -> str:
 
 
 def _of_server(tool: ToolPlan) -> bool:
-    """Whether an MCP server says what it takes."""
+    """True if an MCP server supplies the tool's input schema."""
     return tool.kind == "mcp" and tool.input_schema is None
 
 
 def says_itself(tool: ToolPlan) -> bool:
-    """Whether only a server, or a function, knows what this tool takes or what it is for."""
+    """True if only a server or a function knows this tool's input or purpose."""
     return _of_server(tool) or (tool.kind == "python" and (tool.input_schema is None or not tool.description))
 
 
 def _tool(tool: ToolPlan) -> dict[str, Json]:
-    """What the model is told of a tool. `call` names a function that says itself what it takes and what it is for."""
+    """Return the tool as the model sees it. `call` names a function that supplies its own schema and description."""
     told: dict[str, Json] = {
         "name": tool.name,
         "description": tool.description,
@@ -163,8 +163,8 @@ def unsent(agent: AgentRun) -> list[Json]:
 
 
 def stays(content: Sequence[Json]) -> list[Json]:
-    """What of an answer that was cut may stand in the conversation: no tool calls, since none of them was begun or none
-    has ended, no empty text, and nothing that ends in thinking."""
+    """Return the part of a cut-off answer that may stay in the conversation: without tool calls, since none has begun
+    or ended, without empty text, and not ending in thinking."""
     cut_off = open_tools(content)
     kept = [
         block
@@ -178,8 +178,8 @@ def stays(content: Sequence[Json]) -> list[Json]:
 
 
 def compacted(agent: AgentRun, summary: str) -> list[Json]:
-    """The first message of a conversation that goes on from a summary: the task, the summary, and what people said
-    since the last answer."""
+    """Return the first message of a compacted conversation: the task, the summary, and what people said since the last
+    answer."""
     messages = [message for message in spoken(agent) if message["role"] == "user"]
     task = [block for block in messages[0]["content"] if not _is_summary(block)]
     latest = messages[-1]["content"] if len(messages) > 1 else []
@@ -189,8 +189,8 @@ def compacted(agent: AgentRun, summary: str) -> list[Json]:
 
 
 def brief(messages: Sequence[Json]) -> list[Json]:
-    """A conversation that does not fit into a call, for a summary: without thinking, and with little of each result and
-    of what is long in any other way. Nothing of it is sent again after that."""
+    """Shorten a conversation that does not fit into a call, for its summary: no thinking, and only the beginning of
+    results and other long parts. It is not sent again after that."""
     made: list[Json] = []
     for message in messages:
         plain = _unthought(message)
@@ -202,7 +202,7 @@ _THINKING = ("thinking", "redacted_thinking")
 
 
 def _unthought(message: dict[str, Json]) -> dict[str, Json]:
-    """A message without what was thought in it."""
+    """Return a message without its thinking."""
     content = [block for block in message["content"] if block["type"] not in _THINKING]
     return {**message, "content": content or [{"type": "text", "text": "(nothing)"}]}
 
@@ -318,7 +318,7 @@ def system_text(config: Mapping[str, Json], plan: AgentPlan) -> str:
 
 
 def output_text(schema: Json) -> str:
-    """What the last answer has to be when the author gave a schema for it."""
+    """Return the instruction for the last answer if the author gave a schema for it."""
     told = json.dumps(schema, ensure_ascii=False)
     return (
         "When you are done, your last message must be one JSON value that fits this JSON Schema, and nothing else: no "
@@ -327,5 +327,5 @@ def output_text(schema: Json) -> str:
 
 
 def person_message(text: str, actor: Mapping[str, Json]) -> str:
-    """What a person wrote to the model while it worked, with who it was."""
+    """Wrap a message that a person wrote to the working model, with its sender."""
     return wrapped("message", text, **{"from": person(actor)})

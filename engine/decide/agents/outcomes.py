@@ -1,9 +1,9 @@
-"""Model calls without an answer to go on with: what follows by itself, what people are asked, and what their word does. Pure.
+"""Model calls without a usable answer: automatic remedies, the question to people, and what their decision does. Pure.
 
-A call can fail, or end with something that is no answer: a refusal, half an answer, nothing. Some of that is put right by
-itself, so often and no oftener (`_ALONE`). Of everything else people are asked: *Try again*, *Other model*, *Tell it…* or
-*Stop*. Nothing is lost meanwhile: whatever they say, the conversation goes on after its last event. Where the flow says what
-a failure does (`on_error`), and in `finally`, which asks nobody, the agent fails instead.
+A call can fail, or end in a refusal, half an answer or nothing. Some of these are remedied automatically, a limited
+number of times (`_ALONE`). For everything else people are asked: *Try again*, *Other model*, *Tell it…* or *Stop*.
+Nothing is lost meanwhile: the conversation goes on after its last event. If the flow handles failures (`on_error`), and
+in `finally`, which asks nobody, the agent fails instead.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from engine.messages.models import shipped
 from engine.messages.prices import DEFAULTS
 
 MOST_ROOM = 64_000
-"""Tokens to which an answer gets more room by itself where nothing is known of its model."""
+"""Largest automatic limit for an answer, in tokens, if the model's own limit is unknown."""
 
 _ALONE = {"go_on": 3, "resend": 10, "said": 1, "compact": 1}
-"""How often it helps itself in this way, before people are asked."""
+"""Number of times that each automatic remedy is tried before people are asked."""
 
 _OUTAGE_SHOWN = 600.0
 """Seconds after which people are told of an outage with buttons."""
@@ -51,14 +51,14 @@ _EMPTY = "Your last answer was empty. Go on with the task, or say in a sentence 
 WRONG = "Your answer cannot be used: {problem}. Answer again with nothing but the JSON that was asked for."
 
 _ADMINS = ("spend_limit", "access_denied", "model_not_found")
-"""What only somebody who runs sayso can put right."""
+"""Errors that only an admin can fix."""
 
 
 # --- answers that are none -----------------------------------------------------------------------------------
 
 
 def kept(output: Mapping[str, Json], structured: bool) -> list[Json] | None:
-    """What stays in the conversation of an answer that nothing can be done with; None for one that can be used."""
+    """Return the part of an unusable answer that stays in the conversation, or None if the answer is usable."""
     content, reason = list(output["content"]), output.get("stopReason")
     spoke = any(block["type"] == "text" and block["text"].strip() for block in content)
     calls = any(block["type"] == "tool_use" for block in content)
@@ -75,8 +75,8 @@ def kept(output: Mapping[str, Json], structured: bool) -> list[Json] | None:
 def unusable(
     step: Step, owner: str, output: Mapping[str, Json], stayed: Sequence[Json], asked: str | None = None
 ) -> None:
-    """What follows an answer that nothing can be done with, once it is recorded with what `stayed` of it; `asked` is the
-    model that was asked."""
+    """Handle an unusable answer that has been recorded, with `stayed` as its remaining part; `asked` is the model that
+    gave it."""
     agent, reason = agent_at(step.state, owner), str(output.get("stopReason"))
     if asks_for_more(agent.pending) and (reason == "end_turn" or (reason == "max_tokens" and stayed)):
         return  # somebody spoke meanwhile, and that is gone on with
@@ -114,7 +114,7 @@ def _cut_error() -> dict[str, Json]:
 
 
 def _refused(step: Step, owner: str, agent: AgentRun, output: Mapping[str, Json]) -> None:
-    """Where the API has asked the models that the flow names already, one of them has answered."""
+    """Switch to the next fallback model, or ask people. If a fallback gave this answer, the API has tried them all."""
     details, named = output.get("stopDetails") or {}, fallbacks(step, owner)
     told = {name: details.get(name) for name in ("category", "explanation", "recommended_model")}
     error = {"type": "refusal", "message": "the model declined to go on", "details": told}
@@ -126,7 +126,7 @@ def _refused(step: Step, owner: str, agent: AgentRun, output: Mapping[str, Json]
 
 
 def more_room(step: Step, owner: str, how: str, error: dict[str, Json]) -> None:
-    """The same again with twice the room for an answer, as far as that goes by itself."""
+    """Repeat the call with twice the room for an answer, up to the model's limit."""
     agent, room = agent_at(step.state, owner), longest(step, owner)
     most = shipped(agent.model).max_tokens or MOST_ROOM
     if room < most:
@@ -142,13 +142,13 @@ def _brief(agent: AgentRun) -> bool | None:
 
 
 def longest(step: Step, owner: str) -> int:
-    """How long an answer may be, in tokens."""
+    """Return the maximum length of an answer, in tokens."""
     return agent_at(step.state, owner).max_tokens or int(step.state.nodes[owner].input["max_tokens"])
 
 
 def too_long(step: Step, owner: str, error: dict[str, Json], text: str, *, brief: bool = False) -> None:
-    """The conversation does not fit: it is summed up. `text` is what its answer has so far; `brief`: it does not fit into
-    that call either, as it is."""
+    """Compact a conversation that does not fit. `text` is its answer so far; with `brief` the conversation does not fit
+    into the compacting call either and is shortened first."""
     agent = agent_at(step.state, owner)
     if len(agent.messages) > 1 and not tool_is_open(agent):
         _alone(step, owner, "compact", error, brief=brief or None, text=text or None)
@@ -157,7 +157,7 @@ def too_long(step: Step, owner: str, error: dict[str, Json], text: str, *, brief
 
 
 def _alone(step: Step, owner: str, how: str, error: dict[str, Json], **more: Json) -> None:
-    """It helps itself in this way, or people are asked where it has done so often enough."""
+    """Apply this automatic remedy, or ask people once it has been used up."""
     if agent_at(step.state, owner).alone.get(how, 0) < _ALONE[how]:
         _emit(step, owner, how, **more)
     else:
@@ -165,7 +165,7 @@ def _alone(step: Step, owner: str, how: str, error: dict[str, Json], **more: Jso
 
 
 def in_words(step: Step, owner: str) -> None:
-    """The API has made no summary of the conversation: the model is asked for one."""
+    """Ask the model for a summary in words, as the API made none."""
     _emit(step, owner, "compact", text=agent_at(step.state, owner).cut or None)
 
 
@@ -195,7 +195,7 @@ def turn_failed(step: Step, path: str) -> None:
 
 
 def stuck(step: Step, owner: str, error: dict[str, Json]) -> None:
-    """People are asked, or where they are not the agent fails, unless it is given up already."""
+    """Ask people how to go on, or if they cannot be asked, fail the agent unless it has failed already."""
     turn_list = step.flow.lists[agent_at(step.state, owner).lists[0]]
     if turn_list.nodes[0].on_error == "ask" and not in_finally(owner):
         _emit(step, owner, "ask", error=error)
@@ -204,7 +204,7 @@ def stuck(step: Step, owner: str, error: dict[str, Json]) -> None:
 
 
 def ask(step: Step, owner: str) -> None:
-    """Ask what there is to ask: how an agent goes on that is stuck, or what is done about an outage."""
+    """Ask how a stuck agent goes on, or what to do about an outage."""
     agent, asked = agent_at(step.state, owner), open_prompt_at(step.state, owner)
     if agent.stuck is not None:
         withdraw_outage(step, owner)
@@ -217,14 +217,14 @@ def ask(step: Step, owner: str) -> None:
 
 
 def withdraw_outage(step: Step, owner: str, reason: str = "the provider is back") -> None:
-    """Nobody has to be told of an outage any more."""
+    """Withdraw the notice of an outage."""
     prompt = open_prompt_at(step.state, owner)
     if prompt is not None and is_outage(prompt):
         step.withdraw(prompt, reason)
 
 
 def _outage(step: Step, owner: str) -> dict[str, Json] | None:
-    """The error of an outage that has lasted long enough for people to hear of it."""
+    """Return the error of an outage that has lasted long enough to tell people."""
     for path in step.state.active:
         run = step.state.nodes[path]
         if (
@@ -263,7 +263,7 @@ _TOO_LONG = ("context_too_long", "model_context_window_exceeded")
 
 
 def _tries(step: Step, owner: str, kind: str) -> str:
-    """How *Try again* differs from the call before."""
+    """Describe how *Try again* differs from the previous call."""
     given, agent = step.state.nodes[owner].input.get("retry_with") or {}, agent_at(step.state, owner)
     ways = [f"asks {given['model']}"] if given.get("model") else []
     if given.get("max_tokens"):
@@ -317,18 +317,18 @@ def _other_model(step: Step, owner: str, agent: AgentRun, error: Mapping[str, Js
 
 
 def decided(step: Step, prompt: Asked, key: str | None) -> None:
-    """The agent goes on as a person said, or not at all."""
+    """Continue the agent as a person decided, or fail it."""
     owner, answer = prompt.path, prompt.answer or {}
     agent, value, actor = agent_at(step.state, owner), answer.get("value"), prompt.actor
     words = str(answer.get("words") or (answer.get("text") if value is None else "") or "").strip()
     if prompt.status != "answered" or value == "stop":
         _stop(step, prompt, agent)
         return
-    # A call that failed, or is tried again, has said nothing yet: what it goes on with is what was cut before it.
+    # A call that failed or is being retried has no text yet: it continues the text that was cut before it.
     silent = is_outage(prompt) or _failed_turn(step, owner) is not None
     by: dict[str, Json] = {"actor": actor, "text": (agent.cut if silent else agent.text) or None}
     if value in (None, "tell"):
-        # They go behind what was cut; after another answer they ask for a new one.
+        # They follow the text that was cut; after any other answer they ask for a new one.
         text = by["text"] if silent or prompt.scope == "empty" else None
         content = _text(person_message(words, actor or {}))
         _emit(step, owner, "go_on" if text else "said", **{**by, "text": text}, content=content, key=key)
@@ -339,7 +339,7 @@ def decided(step: Step, prompt: Asked, key: str | None) -> None:
 
 
 def _try_again(step: Step, prompt: Asked, agent: AgentRun, by: dict[str, Json]) -> None:
-    """Make the call again with what the flow changes for that (`retry_with`)."""
+    """Repeat the call with the flow's changes for a retry (`retry_with`)."""
     given = step.state.nodes[prompt.path].input.get("retry_with") or {}
     by |= {name: given[name] for name in ("model", "max_tokens") if given.get(name)}
     by |= {"plain": True} if given.get("thinking") else {}

@@ -1,7 +1,7 @@
-"""What people say to an agent and drop into its thread, and how long it listens once it has answered. Pure.
+"""Messages and files from people to an agent, and how long it listens after its answer. Pure.
 
-Words of who may steer the session are instructions, in `<message from=…>`. Whoever else speaks is overheard, where the
-agent listens to its thread: that is data, in `<overheard from=…>`, and wakes nobody. Neither can pose as the other.
+Messages from people who may steer the session are instructions, in `<message from=…>`. If the agent listens to its
+thread, other people's messages are data, in `<overheard from=…>`, and wake nobody. Neither can pose as the other.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from engine.language.errors import AgentOver
 from engine.messages.messages import text_block
 
 MOST_OVERHEARD = 32 * 1024
-"""Characters of overheard words that may wait for an agent's next call; what comes after them is left out."""
+"""Most characters of overheard messages held for an agent's next call; later ones are dropped."""
 
 _LEFT_OUT = "<overheard>\n(More was said and is left out.)\n</overheard>"
 
 
 def hear(step: Step, said: Steer) -> None:
-    """Words of who may steer, for the agent that is meant, else for the one that began last: they stand in its next call.
-    Raises `AgentOver`: words for one agent are never given to another."""
+    """Add a message from someone who may steer to the next call of the agent it addresses, or else of the newest one.
+    Raises `AgentOver`: a message to one agent is never given to another."""
     paths = agents_under_way(step.state)
     if said.to is not None and said.to not in paths:
         name = said.to.rpartition("/")[2]
@@ -43,7 +43,7 @@ def hear(step: Step, said: Steer) -> None:
     _say(step, path, said, "message")
     if rested:
         step.wake(path)
-        # What follows has as much time as the first answer had.
+        # A follow-up gets as much time as the first answer had.
         timer_id = timeout_id(step.state, path)
         if node.timeout is not None and timer_id not in step.state.timers:
             due_at = timestamps.after(step.facts.now, node.timeout)
@@ -53,7 +53,7 @@ def hear(step: Step, said: Steer) -> None:
 
 
 def overhear(step: Step, said: Steer) -> bool:
-    """Words of who may not steer, for each agent that listens to its thread; whether there is one."""
+    """Give a message from someone who may not steer to each agent that listens to its thread; True if there is one."""
     told = [
         path
         for path in agents_under_way(step.state)
@@ -67,24 +67,24 @@ def overhear(step: Step, said: Steer) -> bool:
 
 
 LEVELS = ("mention", "requester", "thread")
-"""How much an agent hears, least first."""
+"""Levels of listening, from least to most."""
 
 
 def heard_in(state: State, bounds: Mapping[str, str]) -> str:
-    """How much agents may hear at most where a session lives, as who runs sayso says."""
+    """Return the most that the installation's settings let agents hear at this session's place."""
     channel = str((state.thread or {}).get("channel") or "")
     place = "dm" if channel.startswith("D") else channel
     return bounds.get(place) or bounds.get("") or LEVELS[-1]
 
 
 def listens(config: Mapping[str, Json] | None, most: str) -> str:
-    """How much an agent with this configuration hears, which is no more than `most`."""
+    """Return the level at which an agent with this configuration listens, at most `most`."""
     wanted = (config or {}).get("listen")
     return min(wanted if wanted in LEVELS else "requester", most, key=LEVELS.index)
 
 
 def hears_others(config: Mapping[str, Json] | None, actor: Actor, most: str) -> bool:
-    """Whether an agent with this configuration hears words of this person, who may not steer it."""
+    """True if an agent with this configuration overhears this person, who may not steer it."""
     config = config or {}
     if listens(config, most) != "thread" or actor.in_channel is not True:
         return False
@@ -153,7 +153,7 @@ def try_now(step: Step, owner: str) -> None:
 
 
 def rests(step: Step, path: str) -> bool:
-    """Whether the agent at `path`, which has answered, listens for what follows; it begins to where its flow says so and
+    """True if the agent at `path`, which has answered, listens for follow-ups. Starts listening if its flow says so and
     people can write to it."""
     timer_id = rest_id(step.state, path)
     if timer_id in step.state.timers:

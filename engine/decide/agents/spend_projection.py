@@ -1,9 +1,9 @@
-"""What model calls cost, as rows beside a step's events: set aside when a call begins, settled when it has ended. Pure.
+"""Cost of model calls as rows beside a step's events: reserved when a call begins, settled when it has ended. Pure.
 
-A call that was cut, or lost in a crash, or that failed while it was answered keeps what was set aside for it: it may have
-been paid for, and the day's cap must hold. One that was not sent, or refused before there was any answer, costs nothing, as
-its event says (`engine.decide.outages`), so that an hour in which the API refuses everything does not use up the day. What is
-settled counts on the day on which its call began.
+A call that was cut off, lost in a crash, or failed during its answer keeps its reservation: it may have been charged,
+and the daily cap must hold. A call that was not sent, or was refused before any answer, costs nothing, as its event
+says (`engine.decide.outages`), so an hour of refusals does not use up the day. A settled cost counts on the day its
+call began.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class SpendRows(Struct, frozen=True):
     cap: Decimal | None = None
 
     def __call__(self, before: State, after: State, events: Sequence[Event]) -> Sequence[Row]:
-        """What a step sets aside and settles. A journal that comes from elsewhere as a whole (a fork, an imported
-        session) has calls that ended: they were paid for where they were made."""
+        """Return the reservations and settlements of a step. A journal imported as a whole (a fork, an imported
+        session) has calls that ended, which were paid for elsewhere."""
         rows: list[Row] = []
         for event in events:
             if isinstance(event, Start):
@@ -44,7 +44,7 @@ class SpendRows(Struct, frozen=True):
         return rows
 
     about = (Start, CallOutcome, Failure)
-    """The events without which there are no rows."""
+    """Events that can produce rows."""
 
     def _begun(self, after: State, event: Start) -> list[Row]:
         run = after.nodes.get(event.path or "")
@@ -73,7 +73,7 @@ def _ended(before: State, after: State, event: CallOutcome) -> list[Row]:
 
 
 def _unpaid(before: State, after: State, event: Failure) -> list[Row]:
-    """A call that cost nothing, as its event says; another one is set aside for anew."""
+    """Return the row that frees the reservation of a call that cost nothing; the next attempt reserves anew."""
     run = before.nodes.get(event.path or "")
     if run is None or run.status != "started" or not event.unpaid:
         return []

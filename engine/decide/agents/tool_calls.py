@@ -1,12 +1,12 @@
-"""Tool calls of an agent: whether they may run, as what, what the model is told of them, and how people
-change one before they approve it. Pure.
+"""Tool calls of an agent: whether and as what they run, what the model is told about them, and how people change a call
+before they approve it. Pure.
 
-A call becomes a node of the type that does the work. Where the flow wants people to decide first, they see exactly what
-would run, and what runs is compared with that: a model cannot talk its way around it.
+A call becomes a node of the type that does the work. If the flow requires approval, people see exactly what would run,
+and what runs is compared with it: a model cannot talk its way around that.
 
-A call is changed as a form, and the form becomes an input again. Each text, number or yes/no of the tool's
-schema is a field of its own with the model's value in it; everything else is one field of JSON. What a form
-of Slack cannot hold stays as it is. What nobody touched comes back exactly as it was.
+A call is edited as a form, and the form becomes an input again. Each text, number or yes/no of the tool's schema is a
+field with the model's value; everything else is one field of JSON. Values that a Slack form cannot hold stay as they
+are, and untouched fields come back unchanged.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from engine.language.expressions import evaluate_condition
 from engine.language.template import escape_markup
 
 VALID_SECONDS = 30 * 86400.0
-"""How long the approval of a call holds: it runs at once, unless the session is held."""
+"""Seconds for which the approval of a call is valid: it runs at once, unless the session is held."""
 
 
 NEVER_ALWAYS = ("remember",)
-"""Tools of which each call is decided by itself: nothing is remembered that nobody has read."""
+"""Tools whose every call is decided separately: no note is kept that nobody has read."""
 
 
 def begin_call(step: Step, path: str) -> tuple[Node, Json] | None:
-    """Begin a tool call: its node with its configuration where it runs now. Else it is asked about, or refused."""
+    """Begin a tool call: return its node and configuration if it runs now, otherwise ask about it or refuse it."""
     owner = agent_of(step.state, path)
     assert owner is not None
     call = agent_at(step.state, owner).calls[path]
@@ -74,7 +74,7 @@ def begin_call(step: Step, path: str) -> tuple[Node, Json] | None:
 
 
 def _called(step: Step, path: str) -> tuple[Call, ToolPlan]:
-    """A tool call that has no result yet, and the tool that it is of."""
+    """Return a tool call without a result, and its tool."""
     owner = agent_of(step.state, path)
     assert owner is not None
     call = agent_at(step.state, owner).calls[path]
@@ -95,7 +95,7 @@ def configured(step: Step, path: str, tool: ToolPlan, given: Json) -> dict[str, 
 
 
 def _given(step: Step, tool: ToolPlan, call: Call) -> Json:
-    """What the call is given: what the model wrote, or what a person made of it."""
+    """Return the input of a call: as the model wrote it, with people's edits."""
     prompt = None if call.prompt_id is None else step.state.prompts[call.prompt_id]
     if prompt is None or not prompt.editors or not asked_here(step.state, call):
         return call.input
@@ -106,7 +106,7 @@ def _given(step: Step, tool: ToolPlan, call: Call) -> Json:
 
 
 def asked_here(state: State, call: Call) -> bool:
-    """Whether people were asked about this call in this session; what was approved in another is asked anew in a copy."""
+    """True if people were asked about this call in this session; a copy of a session asks anew."""
     prompt = None if call.prompt_id is None else state.prompts[call.prompt_id]
     return prompt is not None and (prompt.covers or {}).get("sessionId") == state.session_id
 
@@ -132,7 +132,7 @@ def _holds(step: Step, path: str, rule: Rule, given: Json) -> bool:
 def _granted(
     step: Step, path: str, plan: AgentPlan, rule: Rule, given: Json, config: dict[str, Json]
 ) -> bool:
-    """Whether people allow calls like this one always."""
+    """True if a grant covers this call, whose use is then journaled."""
     tool = plan.tool(rule.tool)
     assert tool is not None
     if plan.grants == "off" or tool.kind in NEVER_ALWAYS:
@@ -147,25 +147,25 @@ def _granted(
 
 
 def grant_checked(step: Step, prompt: Asked, asked: Json) -> dict[str, Json]:
-    """The grant that goes with the approval of this call. Raises `InvalidAnswer`."""
+    """Return the grant that goes with the approval of this call. Raises `InvalidAnswer`."""
     _, tool = _called(step, prompt.path)
     return grants.checked(tool, call_read(step, prompt), asked, _scopes(step, prompt.path))
 
 
 def _scopes(step: Step, path: str) -> dict[str, str]:
-    """For what beyond this run a call can be allowed."""
+    """Return the scopes beyond this run in which the call can be allowed."""
     plan = plan_of(step.node(agent_of(step.state, path) or ""))
     return wide_grants.scopes(step.state) if plan.grants == "flow" else {}
 
 
 def call_read(step: Step, prompt: Asked) -> dict[str, Json]:
-    """The input of the call that people decide, as a rule and a grant see it, with what they changed."""
+    """Return the input of the call under decision as rules and grants see it, with people's edits."""
     call, tool = _called(step, prompt.path)
     return _read(step, prompt.path, tool, call)
 
 
 def _read(step: Step, path: str, tool: ToolPlan, call: Call) -> dict[str, Json]:
-    """The input of a call as a rule sees it, with what people changed."""
+    """Return the input of a call as a rule sees it, with people's edits."""
     given = _given(step, tool, call)
     read = call_to_node.as_read(tool, given, configured(step, path, tool, given))
     return dict(read) if isinstance(read, dict) else {}
@@ -220,7 +220,7 @@ def _covered(step: Step, path: str, tool: ToolPlan, config: dict[str, Json]) -> 
 
 
 def covered_after(step: Step, prompt: Asked, values: dict[str, Json]) -> dict[str, Json]:
-    """What would run if this call were approved with these values. Raises `SaysoError` where it could not run."""
+    """Return what would run if this call were approved with these values. Raises `SaysoError` if it could not run."""
     call, tool = _called(step, prompt.path)
     given = edited(tool, call.input, values)
     return _covered(step, prompt.path, tool, configured(step, prompt.path, tool, given))
@@ -295,7 +295,7 @@ def _result(
 
 
 def done(step: Step, path: str, output: Json) -> None:
-    """A tool call has its output: what the model is told of it."""
+    """Give the model the output of a finished tool call."""
     call, tool = _called(step, path)
     try:
         copy(output)
@@ -308,7 +308,7 @@ def done(step: Step, path: str, output: Json) -> None:
 
 
 def told(step: Step, prompt: Asked) -> None:
-    """A person said that a call that was interrupted is done, and perhaps what came out of it."""
+    """Record that a person declared an interrupted call done, perhaps with its result."""
     call, tool = _called(step, prompt.path)
     words = str((prompt.answer or {}).get("words") or "")
     content = [*_note(step, tool, call), *tool_results.told_content(tool, prompt.actor or {}, words)]
@@ -316,14 +316,14 @@ def told(step: Step, prompt: Asked) -> None:
 
 
 def failed(step: Step, path: str, error: dict[str, Json]) -> None:
-    """A tool call failed for good: that is for the model to know, and fails nothing else."""
+    """Report a tool call that failed for good to the model; nothing else fails."""
     call, tool = _called(step, path)
     content = [*_note(step, tool, call), *tool_results.error_content(tool, error)]
     _result(step, path, call, content, is_error=True, error=error)
 
 
 def cut_off(step: Step, path: str) -> None:
-    """A call that has no result when its agent fails: the model is told what is known of it."""
+    """Close a call without a result when its agent fails, telling the model what is known about it."""
     owner = agent_of(step.state, path) or ""
     call, run = agent_at(step.state, owner).calls[path], step.state.nodes.get(path)
     if run is None:
@@ -335,7 +335,7 @@ def cut_off(step: Step, path: str) -> None:
 
 
 def _note(step: Step, tool: ToolPlan, call: Call) -> list[Json]:
-    """What a person changed before the call ran."""
+    """Return a note about the edits people made before the call ran."""
     prompt = None if call.prompt_id is None else step.state.prompts[call.prompt_id]
     if prompt is None or not prompt.editors:
         return []
@@ -355,7 +355,7 @@ def settle_containers(step: Step, owner: str) -> None:
 
 
 REST = "other_input"
-"""The name of the field for everything that has no field of its own."""
+"""Name of the field for everything without a field of its own."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 _PLAIN = ("string", "number", "integer", "boolean")
@@ -376,7 +376,7 @@ def edit_fields(tool: ToolPlan, given: Mapping[str, Json]) -> list[dict[str, Jso
 
 
 def edited(tool: ToolPlan, given: Mapping[str, Json], values: Mapping[str, Json]) -> dict[str, Json]:
-    """The input with what people filled in. Raises `InvalidAnswer` for text that is not JSON where JSON belongs."""
+    """Return the input with the values that people filled in. Raises `InvalidAnswer` for invalid JSON in a JSON field."""
     found = dict(given)
     for key, field in _entries(tool, given):
         name = field["name"]
@@ -405,7 +405,7 @@ def _rest_of(text: str) -> dict[str, Json]:
 
 
 def _own(tool: ToolPlan, given: Mapping[str, Json]) -> frozenset[str]:
-    """What the rest does not hold: fields of their own, and what is too long for any."""
+    """Return the names outside the rest field: those with a field of their own, and values too long for any."""
     named = {entry.key for entry in _entries(tool, given) if entry.key is not None}
     return frozenset(
         named | {key for key, value in given.items() if isinstance(value, str) and _too_long(value)}
@@ -481,7 +481,7 @@ def _field(name: str, title: str, kind: str, *, required: bool, description: Jso
 
 
 def _fits(kind: str, value: Json) -> bool:
-    """Whether a field of this type can show this value."""
+    """True if a field of this type can show this value."""
     if value is None:
         return True
     if kind == "string":

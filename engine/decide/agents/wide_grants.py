@@ -1,11 +1,11 @@
 """Grants beyond one run: for the runs of a thread, or of a flow in a channel. Pure.
 
-Such a grant is a row of its own (`KeptRow`), which the commit of the approval stores. A step of another run gets those that
-hold where it lives as facts. Each use and the end by a person change the row, naming the revision that was read: where somebody
-has taken the grant back meanwhile, nothing of the step is stored, and it is decided anew.
+Such a grant is a row of its own (`KeptRow`), stored by the commit of the approval. A step of another run gets those in
+force at its place as facts. Each use and each revocation changes the row, naming the revision that was read: if
+somebody revoked the grant meanwhile, nothing of the step is stored, and it is decided anew.
 
-It is bound to more than a grant of one run: to the flow and its agent, to what the approved call would do in this run (what the
-flow adds to a call may differ between runs), and to the requester where a rule is about whoever asked for the run.
+It is bound to more than a grant for one run: to the flow and its agent, to what the approved call would do in this run
+(what the flow adds to a call may differ between runs), and to the requester if a rule refers to them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OF_REQUESTER = ("requester", "manager")
 
 
 def scopes(state: State) -> dict[str, str]:
-    """Where grants hold that count in a session; none where it lives in no channel."""
+    """Return the scopes whose grants apply to a session; empty if it has no channel."""
     thread = state.thread or {}
     if not thread.get("channel"):
         return {}
@@ -38,7 +38,7 @@ def scopes(state: State) -> dict[str, str]:
 
 
 def terms(step: Step, scope: str, given: Json, digest: Json) -> dict[str, Json]:
-    """What `grant:given` says of one beyond its run, whose approved call had this input."""
+    """Return the fields of `grant:given` for a grant beyond its run, whose approved call had this input."""
     state = step.state
     return {
         "scope": scopes(state)[scope],
@@ -54,7 +54,7 @@ def terms(step: Step, scope: str, given: Json, digest: Json) -> dict[str, Json]:
 
 
 def standing(step: Step) -> list[Grant]:
-    """Those that count here now, with what this step has changed of them."""
+    """Return the grants in force here, including this step's changes."""
     found = []
     for row in step.facts.grants:
         known = step.state.grants.get(row.kept_id)
@@ -67,8 +67,8 @@ def standing(step: Step) -> list[Grant]:
 
 
 def allows(step: Step, grant: Grant, node_id: str, rule: Rule, digest_of: Callable[[Json], str]) -> bool:
-    """Whether it is about this tool of this agent, in the name of whoever asked for this run, and would have approved the
-    same here."""
+    """True if the grant covers this tool of this agent, for this run's requester, and would have approved the same
+    action here."""
     told = grant.wide or {}
     here = (step.state.flow_name, node_id, rule.tool)
     if (told.get("flow"), grant.node_id, grant.tool) != here:
@@ -86,7 +86,7 @@ def allows(step: Step, grant: Grant, node_id: str, rule: Rule, digest_of: Callab
 
 
 def after_use(grant: Grant) -> dict[str, Json]:
-    """What `grant:used` says of one: all of it, with this use."""
+    """Return the fields of `grant:used` for a grant beyond its run: all of it, with this use."""
     told = grant.wide or {}
     return {**grant_told(grant), "rev": int(told["rev"]) + 1, "used": int(told["used"]) + 1}
 
@@ -105,7 +105,7 @@ class GrantRows(Struct, frozen=True):
     """The extension that writes them."""
 
     def __call__(self, before: State, after: State, events: Sequence[ev.Event]) -> Sequence[Row]:
-        """What was given, used and taken back in this step. A journal that comes from elsewhere as a whole gives nothing."""
+        """Return rows for the grants given, used and revoked in this step; none for an imported journal."""
         if not before.seq:
             return ()
         rows: list[Row] = []
@@ -118,7 +118,7 @@ class GrantRows(Struct, frozen=True):
         return rows
 
     about = (ev.GrantGiven, ev.GrantUsed, ev.GrantRevoked)
-    """Nothing follows from a step without one of these."""
+    """Events that can produce rows."""
 
 
 def row_of(prompt_id: str, told: Mapping[str, Json]) -> KeptRow:
