@@ -217,6 +217,7 @@ SESSIONS = (
         "Show one session: the tree of its nodes and passes, what it waits for, and on whom.",
         SESSION,
         option("--at SEQ", "As it was after this event of its journal.", int),
+        flag("--conversation", "The conversations of its agents too: words, calls, results."),
         flag("--events", "The journal too."),
         flag("--all", "Every pass of a long loop.", "whole"),
         JSON,

@@ -16,12 +16,12 @@ from bot.intents.agent_rows import FEEDBACK, Feedback, feedback_in
 from bot.rendering.card import Behind
 from bot.terminal.console import Exit, Paint, Place, UsageError, clean, one_line, opened, print_json
 from bot.terminal.lists import head_json
-from bot.terminal.show import View, show_lines
+from bot.terminal.show import View, conversation_lines, show_lines
 from engine.decide.limits import standing
 from engine.flow import Flow
 from engine.journal.events import decode_event
 from engine.journal.fold import derive_state
-from engine.journal.history import inspection, tree
+from engine.journal.history import inspection, transcript, tree
 from engine.journal.records import Head
 from engine.journal.state import State
 from engine.language.codec import encode
@@ -33,8 +33,10 @@ from engine.storage.store import Store
 
 @dataclass(frozen=True)
 class Look:
-    """The parts of a session to show: the journal too, as it was at event `at`, every pass, as JSON."""
+    """The parts of a session to show: the conversations of its agents and the journal too, as it was at event `at`, every
+    pass, as JSON."""
 
+    conversation: bool
     events: bool
     at: int | None
     whole: bool
@@ -76,6 +78,8 @@ def _show(store: Store, head: Head, place: Place, look: Look) -> int:
         document = inspection(state, head)
         document["feedback"] = [to_builtins(said) for said in _feedback(store, head)]
         document["tree"] = tree(events, flow).to_json()
+        if look.conversation:
+            document["conversation"] = [turn.to_json() for turn in transcript(events)]
         if look.events:
             document["events"] = [event.to_wire() for event in events]
         print_json(document)
@@ -95,6 +99,10 @@ def _show(store: Store, head: Head, place: Place, look: Look) -> int:
     )
     for line in show_lines(state, head, flow, events, view, place.command):
         print(line)
+    if look.conversation:
+        turns = transcript(events)
+        for line in conversation_lines(turns, view.paint) if turns else ["", "No agent has said anything."]:
+            print(line)
     if look.events:
         print()
     for event in events if look.events else ():

@@ -1,4 +1,4 @@
-"""One session as lines for people: where it stands, its tree, and what it waits for on whom. Pure."""
+"""One session as lines for people: where it stands, its tree, what it waits for on whom, and its agents' conversations. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bot.intents.agent_rows import Feedback, agent_of
-from bot.rendering.agents import HELPED
+from bot.rendering.agents import HELPED, brief_input
 from bot.rendering.card import Behind, lock_fact
 from bot.rendering.text import elapsed
 from bot.terminal.console import Paint, ago, clean, moment, one_line
@@ -24,7 +24,7 @@ from bot.terminal.narration import (
 from engine.decide import limits
 from engine.flow import Flow
 from engine.journal.events import Event
-from engine.journal.history import Entry, tree
+from engine.journal.history import Entry, Turn, tree
 from engine.journal.phases import REJECTED, standing
 from engine.journal.queries import ended_at, is_rejected, is_rejection, verdict
 from engine.journal.records import Head
@@ -241,3 +241,24 @@ def _waits(state: State, paint: Paint, command: Callable[..., str]) -> Iterator[
         if timer.purpose == "wait":
             yield ""
             yield f"{paint('yellow', '●')} {clean(timer.path or '')} waits until {moment(timer.due_at)}"
+
+
+def conversation_lines(turns: Sequence[Turn], paint: Paint) -> Iterator[str]:
+    """The conversations of a session's agents: who said what, which tools were called, and what these gave."""
+    agent = None
+    for turn in turns:
+        if turn.agent != agent:
+            agent = turn.agent
+            yield ""
+            yield paint("bold", f"Conversation of {clean(agent)}")
+        yield ""
+        if turn.who == "tool":
+            mark = MARKS["started" if not turn.done else "failed" if turn.failed else "completed"]
+            decided = f"  ({one_line(turn.decided, 200)})" if turn.decided else ""
+            yield f"  {paint(*mark)} {clean(turn.name)}: {brief_input(turn.name, turn.input)}{decided}"
+        else:
+            notes = ["thinking" if turn.who == "model" else "overheard"] if turn.aside else []
+            notes += [turn.ending] if turn.ending else []
+            note = f" ({', '.join(notes)})" if notes else ""
+            yield f"  {paint('bold', one_line(turn.name, 60))}{note}  {paint('dim', moment(turn.at))}"
+        yield from (f"    {line}" for line in clean(turn.text).splitlines())

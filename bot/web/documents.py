@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from functools import cached_property
 
+from bot.rendering.agents import brief_input
 from bot.rendering.text import plain
 from bot.terminal.console import clean, one_line
 from bot.terminal.lists import head_json
@@ -23,7 +24,7 @@ from engine.flow.docs.diagram import placed
 from engine.journal import events as ev
 from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
-from engine.journal.history import Entry, marks, tree
+from engine.journal.history import Entry, Turn, marks, transcript, tree
 from engine.journal.phases import standing as standing_word
 from engine.journal.queries import is_rejected, is_rejection
 from engine.journal.records import Head
@@ -36,6 +37,7 @@ from engine.storage.store import Store
 _KEPT = 6
 """Journals that are kept decoded: the slider asks for one again and again."""
 _MOST_STEPS = 3_000
+_MOST_TURNS = 1_000
 _MOST_TEXT = 200_000
 _PREVIEW = 160
 PAGE = 250
@@ -135,6 +137,7 @@ def session(store: Store, past: Past, at: int | None, named: Callable[[str], str
         "steps": steps[:_MOST_STEPS],
         "more": max(0, len(steps) - _MOST_STEPS),
         "marks": _marks(root, state),
+        "talks": any(isinstance(event, ev.CallOutcome) for event in events),
         "unread": past.unread,
         "again": now and state.outcome == "failed" and not is_rejection(state.error),
     }
@@ -212,6 +215,25 @@ def text_of(value: Json) -> str:
     )
 
 
+# --- conversations of agents --------------------------------------------------------------------------------
+
+
+def conversation(past: Past, at: int | None, path: str = "") -> dict[str, Json]:
+    """What the agents of a session said and did, the last turns of it; with a path those of one agent, or of one model call."""
+    turns = [turn for turn in transcript(past.until(at)) if not path or path in (turn.agent, turn.path)]
+    return {
+        "turns": [_said(turn) for turn in turns[-_MOST_TURNS:]],
+        "earlier": max(0, len(turns) - _MOST_TURNS),
+    }
+
+
+def _said(turn: Turn) -> dict[str, Json]:
+    told = {**turn.to_json(), "text": text_of(turn.text), "name": one_line(turn.name)}
+    if turn.who == "tool":
+        told |= {"brief": brief_input(turn.name, turn.input), "input": text_of(turn.input)}
+    return told
+
+
 # --- one step, the journal ----------------------------------------------------------------------------------
 
 
@@ -235,6 +257,7 @@ def step(past: Past, path: str, at: int | None) -> dict[str, Json]:
         "error": text_of(errors[-1].error) if errors and not ends else None,
         "cost": format(sum(costs), "f") if costs else None,
         "events": [_line(event) for event in about],
+        **conversation(past, at, path),
     }
 
 

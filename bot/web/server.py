@@ -45,7 +45,7 @@ _MOST_TOLD = 500
 _OPEN = ("/page/", "/api/login", "/api/oidc")
 _LISTED, _MOST_LISTED = 50, 500
 """The number of sessions that a list has at first, and at most before it goes on with another page."""
-_TABS = ("steps", "step", "journal", "inputs", "sent")
+_TABS = ("steps", "step", "conversation", "journal", "inputs", "sent")
 _ELSEWHERE = (
     "This address is not served here. Open the one that was printed; a proxy has to pass the header Host on."
 )
@@ -235,6 +235,8 @@ class Room:
         panel: dict[str, Json] = {}
         if tab == "step" and step:
             panel = documents.step(past, step, at)
+        elif tab == "conversation":
+            panel = documents.conversation(past, at)
         elif tab == "journal":
             panel = documents.journal(past, max(shown, at or 0))
         elif tab == "sent":

@@ -1,5 +1,5 @@
 """A session as a tree, for people and programs: every node and every pass that its journal tells of, finished
-ones too. Pure.
+ones too; and the conversations of its agents. Pure.
 
 The state forgets what a finished pass did beyond its outputs; the journal does not. So a tree is drawn from the
 journal, and as it was at an earlier event from the events up to that one. With the flow, the nodes that have not
@@ -8,7 +8,8 @@ begun stand in it as well, in the order of the file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import astuple
@@ -311,6 +312,153 @@ def _sort(children: list[Entry], places: dict[str, int]) -> None:
         return len(places) if child.kind == "pass" else places.get(child.name.partition("~")[0], -1)
 
     children.sort(key=place)
+
+
+# --- conversations of agents ------------------------------------------------------------------------------
+
+
+class Turn(Struct, rename="camel"):
+    """Something said or done in an agent's conversation.
+
+    `who` is `flow` (what the flow asks), `person`, `model`, `tool` or `sayso`; `name` is the person, the model or the tool.
+    A tool's `input` is what it was called with, `text` its result, and `path` its place; `decided` says what people
+    decided about the call. `aside` marks thinking of the model, and words that an agent overheard. `ending` says how an
+    answer ended that is not whole.
+    """
+
+    agent: str
+    seq: int
+    at: str
+    who: str
+    name: str
+    text: str = ""
+    path: str = ""
+    input: Json = None
+    failed: bool = False
+    done: bool = True
+    """False for a call that has no result yet."""
+    decided: str = ""
+    aside: bool = False
+    ending: str = ""
+
+    def to_json(self) -> dict[str, Json]:
+        """The turn in the journal's manner of naming; what is not set is left out."""
+        told = zip(self.__struct_encode_fields__, astuple(self), strict=True)
+        return {name: value for name, value in told if value not in (None, "", False)}
+
+
+_WRAPPED = re.compile(r"<(tool_output|message|overheard|reason)\b[^>]*>\n(.*?)\n</\1>", re.DOTALL)
+_BEFORE = re.compile(r'<earlier_conversation agent="([^"]*)">.*?</earlier_conversation>', re.DOTALL)
+"""A model is told in marks what is from whom; people read the words alone, and an earlier conversation where it was."""
+
+
+def transcript(events: Iterable[Event]) -> list[Turn]:
+    """The conversations of a journal's agents, or of its beginning, in the order in which things were said."""
+    turns: list[Turn] = []
+    calls: dict[str, Turn] = {}
+    for event in events:
+        match event:
+            case ev.AgentMessage(source="model"):
+                turns += _of_model(event)
+            case ev.AgentMessage():
+                told = event.actor or {}
+                names = {
+                    "person": str(told.get("name") or told.get("id") or "somebody"),
+                    "prompt": "the flow",
+                }
+                who = {"prompt": "flow", "engine": "sayso"}.get(event.source, event.source)
+                words = _words(event.content)
+                turns.append(
+                    _turn(event, who, names.get(event.source, "sayso"), words, aside=bool(event.overheard))
+                )
+            case ev.AgentToolRequested():
+                call = _turn(
+                    event, "tool", event.name, "", path=event.path or "", input=event.input, done=False
+                )
+                call.agent = _agent_around(event.path or "")
+                calls[call.path] = call
+                turns.append(call)
+            case ev.AgentToolResult():
+                call = calls[event.path or ""]
+                call.text, call.failed, call.done = _words(event.content), bool(event.is_error), True
+            case ev.AgentCompacted():
+                turns.append(
+                    _turn(
+                        event,
+                        "sayso",
+                        "sayso",
+                        f"The conversation so far was summed up:\n\n{_words(event.content)}",
+                    )
+                )
+            case ev.AgentOutcome(error=dict() as error) if event.how in ("ask", "stop"):
+                turns.append(
+                    _turn(
+                        event, "sayso", "sayso", str(error.get("message") or error.get("type")), failed=True
+                    )
+                )
+            case ev.Closing() if event.path in calls:
+                calls[event.path].decided = _decision(event)
+    return turns
+
+
+def _turn(event: Event, who: str, name: str, text: str, **more: Json) -> Turn:
+    return Turn(event.path or "", event.seq, event.timestamp, who, name, text, **more)
+
+
+def _agent_around(path: str) -> str:
+    """The path of the agent of a call at `agent/turn[1]/tool[0]`, also of its later attempts (`agent#2/turn[1]`)."""
+    return path.rpartition("/")[0].rpartition("/")[0].partition("#")[0]
+
+
+def _of_model(event: ev.AgentMessage) -> Iterator[Turn]:
+    """What an answer of the model says, and the tools of its provider that it used; its other calls have their own events."""
+    results = {str(block["tool_use_id"]): block for block in event.content if "tool_use_id" in block}
+    said = []
+    for block in event.content:
+        kind = str(block.get("type"))
+        if kind in ("text", "thinking") and str(block.get(kind) or "").strip():
+            said.append(
+                _turn(event, "model", event.model or "model", str(block[kind]), aside=kind == "thinking")
+            )
+        elif kind == "server_tool_use":
+            result = results.get(str(block["id"]))
+            text = "" if result is None else _words([result])
+            given = block.get("input")
+            said.append(_turn(event, "tool", str(block["name"]), text, input=given, done=result is not None))
+    for turn in said:
+        turn.path = event.turn or ""
+    if said and (event.interrupted or event.stop_reason == "max_tokens"):
+        said[-1].ending = "interrupted" if event.interrupted else "cut off"
+    yield from said
+
+
+def _words(content: Sequence[Json]) -> str:
+    """Blocks as people read them: text as it is, without the marks around it, and what is no text by its kind."""
+    told = []
+    for block in content:
+        inner = block.get("content")
+        if block.get("type") == "text":
+            text = _BEFORE.sub(r"(The conversation of \1 comes before this.)", str(block["text"]))
+            told.append(_WRAPPED.sub(r"\2", text))
+        elif isinstance(inner, list):
+            told.append(_words(inner))
+        elif block.get("title") or block.get("url"):
+            told.append(" ".join(str(block[name]) for name in ("title", "url") if block.get(name)))
+        else:
+            told.append(f"({str(block.get('type')).replace('_', ' ')})")
+    return "\n".join(told)
+
+
+def _decision(event: ev.Closing) -> str:
+    """What became of the question about a call, in words."""
+    actor, answer = (getattr(event, name, None) or {} for name in ("actor", "answer"))
+    if not actor:
+        return "nobody answered"
+    said = {"approve": "approved", "reject": "rejected", "answer": "answered"}.get(
+        str(answer.get("value")), "answered"
+    )
+    reason = answer.get("reason") or ""
+    return f"{said} by {actor.get('name') or actor.get('id')}" + (f": {reason}" if reason else "")
 
 
 WEIGHT = (

@@ -167,8 +167,18 @@ async def test_whoever_runs_the_flow_sees_it(tmp_path: Path, capsys: pytest.Capt
         await press(bot, "ana", "Helpful")
         head = bot.store.sessions.head(session_id)
         assert head is not None
-        _show(bot.store, head, Place(), Look(events=False, at=None, whole=False, as_json=False))
+        _show(
+            bot.store,
+            head,
+            Place(),
+            Look(conversation=False, events=False, at=None, whole=False, as_json=False),
+        )
         assert "helpful: look, says Ana Ruiz" in capsys.readouterr().out
-        _show(bot.store, head, Place(), Look(events=False, at=None, whole=False, as_json=True))
+        _show(
+            bot.store,
+            head,
+            Place(),
+            Look(conversation=False, events=False, at=None, whole=False, as_json=True),
+        )
         (said,) = decode(capsys.readouterr().out.encode())["feedback"]
         assert (said["turn"], said["value"], said["person"]["name"]) == (ANSWER, "good", "Ana Ruiz")
