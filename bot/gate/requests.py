@@ -263,7 +263,7 @@ class Requests:
         before = "" if again is None else f", which was allowed at {timestamps.told(again)} and may have run"
         flow: Flow | None = None
         if wanted.kind == "approval":
-            flow = approval_flow(decided.asking, quoted)
+            flow = approval_flow(decided.asking, quoted, decided.rule)
         elif wanted.kind == "question":
             flow = question_flow(wanted.arguments, quoted)
         return {
@@ -474,7 +474,7 @@ class Requests:
                 "key": f"{thread}:rooted",
                 "payload": {"team": self.team, "channel": channel},
             }
-            text = f"🤖 *{escape(data['agent'])}* works for <@{data['person']}>. What it asks stands in this thread."
+            text = f"🤖 *{escape(data['agent'])}* works for <@{data['person']}>. Its requests are in this thread."
             await self.notices.put(root_row(f"{thread}:root", channel, text, then))
             return False
         posted = decode(root.payload).get("posted")
@@ -497,6 +497,7 @@ class Requests:
                     "channel": posted["channel"],
                     "threadTs": posted["ts"],
                     "key": where,
+                    "root": f"{thread}:root",
                 },
                 consumed=[Consumed(row.id, "started")],
             )

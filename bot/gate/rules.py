@@ -179,8 +179,8 @@ QUOTED = "\n> {{ inputs.about.why }}"
 """What an agent says about its request, in one line: nothing in it can pose as words of sayso."""
 
 
-def approval_flow(asking: Mapping[str, Json], quoted: str = QUOTED) -> Flow:
-    """The flow of a request on which the people of an `ask` decide. Raises `FlowError`."""
+def approval_flow(asking: Mapping[str, Json], quoted: str = QUOTED, rule: int = 0) -> Flow:
+    """The flow of a request on which the people of an `ask` decide, which is this rule's. Raises `FlowError`."""
     given = {name: value for name, value in asking.items() if name != "on_timeout"}
     if "timeout" in given:
         given["on_timeout"] = "reject"
@@ -193,9 +193,10 @@ def approval_flow(asking: Mapping[str, Json], quoted: str = QUOTED) -> Flow:
         "on_reject": "continue",
         **given,
     }
+    told = f"rule {rule} of {NAME}" if rule else f"otherwise of {NAME}"
     call: dict[str, Json] = {"tool": "{{ inputs.tool }}", "arguments": "{{ inputs.arguments }}"}
     nodes: list[Json] = [
-        {"id": "decision", "type": "approval", "with": decision},
+        {"id": "decision", "name": told, "type": "approval", "with": decision},
         {"id": "call", "type": "call", "with": call},
     ]
     return load_flow(json.dumps({"flow": "gate", "inputs": INPUTS, "nodes": nodes}), NAME)

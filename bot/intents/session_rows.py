@@ -49,7 +49,7 @@ def slack_intents(before: State, after: State, events: Sequence[Event]) -> list[
     """The rows of a step, for sessions that live in a Slack thread. The card comes first: it heads the thread."""
     if not events or not (after.thread or {}).get("key"):
         return []
-    rows = [card_row(after.session_id, after.seq, over=after.ended)] if _card_changed(before, after) else []
+    rows = [_on_top(after)] if _card_changed(before, after) else []
     if not before.seq:
         # It may begin with the past of another session: what became of that was shown there.
         events = [event for event in events if _is_news(after, event)]
@@ -95,6 +95,16 @@ def _row(
     kind: str, key: str, lane: str, session_id: str | None = None, *, replace: bool = False, **payload: Json
 ) -> PutOutbox:
     return PutOutbox(key, lane, kind, encode(payload), session_id, replace=replace)
+
+
+def _on_top(state: State) -> PutOutbox:
+    """What stands above the rest of a session: its card, or in a thread of requests the message that counts them."""
+    thread = state.thread or {}
+    if "root" not in thread:
+        return card_row(state.session_id, state.seq, over=state.ended)
+    key = f"tally:{thread['key']}"
+    about: dict[str, Json] = {"root": thread["root"], "thread": thread["key"], "channel": thread["channel"]}
+    return _row("tally", key, key, replace=True, **about)
 
 
 def card_row(session_id: str, seq: int, *, over: bool = False) -> PutOutbox:

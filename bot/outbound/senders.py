@@ -25,7 +25,7 @@ from bot.outbound.posts import (
 from bot.outbound.progress import behind
 from bot.outbound.sender import STALE_SECONDS, Send, Sender, thread_of
 from bot.rendering.blocks import Rendered, metadata
-from bot.rendering.calls import beside, calls_message
+from bot.rendering.calls import MOST_TOGETHER, beside, calls_message, is_request, tally
 from bot.rendering.card import Behind, card, card_key, holder_thread, look_of, with_question
 from bot.rendering.notes import end_note, note
 from bot.rendering.phrases import alike_text
@@ -34,12 +34,14 @@ from bot.rendering.text import addresses, mentioning
 from bot.wire.client import NotSent, Permanent, RateLimited, Unknown
 from engine.decide.prompt_timers import MOST_REPOSTS
 from engine.flow import Flow
+from engine.journal.phases import ENDED
 from engine.journal.records import InboxItem, OutboxRow
 from engine.journal.state import Asked, State
 from engine.language import timestamps
 from engine.language.codec import Json, decode, encode
 from engine.language.errors import SchemaTooNew
 from engine.run import remote_commands
+from prompt_state import question_row as prompts
 from prompt_state.question_row import thread_key
 
 log = logging.getLogger("sayso.outbound")
@@ -48,6 +50,8 @@ UNSHOWN_SECONDS = 5.0
 """How often it is looked whether a prompt that has changed is shown by now; its own row says so at once."""
 PRESS_SECONDS = 1500.0
 """How long a message is replaced through a press: Slack takes it for half an hour."""
+TOGETHER_SECONDS = 30.0
+"""Requests of an agent that come within so many seconds share a message: an edit of an older one calls nobody."""
 _MOST_PRESSES = 10_000
 _DELETED = ("message_not_found", "cant_update_message")
 _GONE = ("message_not_found", "cant_update_message", "channel_not_found", "is_archived", "not_in_channel")
@@ -73,6 +77,7 @@ class Rows(Sender):
             "alike": self._alike,
             "edit": self._edit,
             "root": self._root,
+            "tally": self._tally,
             "ephemeral": self._ephemeral,
             "respond": self._respond,
             "reaction": self._reaction,
@@ -116,7 +121,11 @@ class Rows(Sender):
         shared = None if posted is not None else await self._shared(state, prompt)
         if shared is not None:
             posted, told = shared, {}
+        lead = await self._lead(row, prompt)
+        if lead is not None:
+            posted, told = await self._join(row, lead, state, flow, prompt), {"lead": lead.key}
         if posted is None:
+            told.pop("lead", None)
             message = await self._question(state, flow, prompt)
             posted = await self.poster.once(row, place, replace(message, metadata=metadata(row.key)))
         shown: dict[str, Json] = {**position(posted), "threadTs": place.thread_ts}
@@ -132,6 +141,80 @@ class Rows(Sender):
                 return posted_of(row)
         return None
 
+    async def _lead(self, row: OutboxRow, prompt: Asked) -> OutboxRow | None:
+        """The row of the message that a request of an agent joins: that of another request of the same thread, which was made
+        a moment before and is open. It lists all that are on it. None for a request with a message of its own."""
+        if not is_request(prompt) or prompt.reposts or is_uncertain(row):
+            return None
+        known = result_of(row).get("lead")
+        lead = await self.ledger.row(known) if known else await self._joinable(row, prompt)
+        if lead is None:
+            return None
+        together = result_of(lead).get("together") or [lead.key]
+        if row.key not in together:
+            # What this one joins is kept before the other lists it: it stays there whatever happens in between.
+            await self.ledger.keep(row, {"lead": lead.key})
+            result = encode({**result_of(lead), "together": [*together, row.key]})
+            await self.ledger.finish(lead, "sent", result)
+        return lead
+
+    async def _join(
+        self, row: OutboxRow, lead: OutboxRow, state: State, flow: Flow, prompt: Asked
+    ) -> Posted | None:
+        """Show a request on the message of others; None where that was deleted meanwhile."""
+        where = posted_of(lead)
+        assert where is not None, "only a message that stands is joined"
+        try:
+            await self._draw_together(where, state, flow, prompt)
+        except Permanent as fault:
+            if fault.reason not in _DELETED:
+                raise
+            await self.ledger.keep(row, {})
+            return None
+        return where
+
+    async def _joinable(self, row: OutboxRow, prompt: Asked) -> OutboxRow | None:
+        """The message of a request that another one of the same thread may join now."""
+        writer = self.ledger.writer
+        waiting = await writer.call(prompts.waiting, writer.store.prompts, thread_key=row.lane)
+        for other in reversed(waiting):
+            if other.prompt_id == prompt.prompt_id or not is_request(other):
+                continue
+            found = await self.ledger.row(prompt_key(other.prompt_id))
+            lead = None if found is None else result_of(found).get("lead")
+            found = found if lead is None else await self.ledger.row(lead)
+            where = posted_of(found)
+            if found is None or where is None or other.message_ts not in (None, where.ts):
+                continue
+            recent = timestamps.seconds_between(found.created_at, row.created_at) <= TOGETHER_SECONDS
+            if recent and len(result_of(found).get("together") or ()) < MOST_TOGETHER:
+                return found
+        return None
+
+    async def _together(self, state: State, prompt: Asked) -> list[tuple[str, Asked]]:
+        """The questions that share a message with this one, itself among them, each with its session; none where it has its
+        own message."""
+        if not is_request(prompt):
+            return [(state.session_id, one) for one in beside(state, prompt)]
+        lead = await self.ledger.row(prompt_key(prompt.prompt_id))
+        if lead is not None and result_of(lead).get("lead"):
+            lead = await self.ledger.row(result_of(lead)["lead"])
+        found = []
+        for number, key in enumerate(result_of(lead).get("together", ()) if lead is not None else (), 1):
+            row = await self.ledger.row(key)
+            if row is not None:
+                other, _, one = await self.about(decode(row.payload))
+                found.append((other.session_id, replace(one, number=number)))
+        return [] if prompt.reposts else [(session_id, one) for session_id, one in found if not one.reposts]
+
+    async def _draw_together(
+        self, where: Posted, state: State, flow: Flow, prompt: Asked, press: str | None = None
+    ) -> None:
+        """Show several requests on their message, until it shows all of them as they are: each changes by itself."""
+        while self._looks.get(where) != look_of(message := await self._question(state, flow, prompt)):
+            await self._replace(where, message, press)
+            self._looks[where], press = look_of(message), None
+
     async def _close(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         """Show a prompt as it is by now: changed, or closed, without buttons and with who, what and when. What was never
         shown needs neither."""
@@ -146,21 +229,24 @@ class Rows(Sender):
         try:
             if on_card is not None:
                 await self._draw(on_card, state, flow, prompt, press=data.get("press"))
+            elif is_request(prompt) and len(await self._together(state, prompt)) > 1:
+                await self._draw_together(where, state, flow, prompt, press=data.get("press"))
             else:
                 message = await self._question(state, flow, prompt, data.get("reason"))
                 await self._replace(where, message, data.get("press"))
         except Permanent as fault:
-            lost = [one for one in beside(state, prompt) or [prompt] if one.open]
+            shown = await self._together(state, prompt) or [(state.session_id, prompt)]
+            lost = [_gone(session_id, one, where.ts) for session_id, one in shown if one.open]
             if fault.reason not in _DELETED or not lost:
                 raise
-            return Sent(DROPPED, [_gone(state, one, where.ts) for one in lost])
+            return Sent(DROPPED, lost)
         return Sent(position(where))
 
     async def _question(self, state: State, flow: Flow, prompt: Asked, reason: str | None = None) -> Rendered:
         """The message of a prompt as it is now; `reason` is why it was withdrawn, where it was."""
-        calls = beside(state, prompt)
+        calls = [one for _, one in await self._together(state, prompt)]
         names = await self.ids(prompt, *calls)
-        if calls:
+        if len(calls) > 1:
             return calls_message(state, calls, flow, names=names, now=self.ledger.now())
         if prompt.open:
             return prompt_message(state, prompt, flow, names=names, now=self.ledger.now())
@@ -350,6 +436,18 @@ class Rows(Sender):
         posted = await self.poster.once(row, Place(data["channel"]), note(data["text"], row.key))
         return Sent(position(posted), [_rooted(data, {"posted": position(posted)})])
 
+    async def _tally(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
+        """Count the requests of a thread in the message that it begins with."""
+        root = await self.ledger.row(data["root"])
+        where, writer = posted_of(root), self.ledger.writer
+        if root is None or where is None:
+            return Sent(DROPPED)
+        heads = await writer.call(writer.store.sessions.heads, thread_key=data["thread"], limit=None)
+        waiting = sum(head.status not in ENDED for head in heads)
+        text = f"{decode(root.payload)['text']}\n{tally(len(heads), waiting)}"
+        await self.calls.edit(where, note(text, root.key))
+        return Sent(position(where))
+
     # --- what is seen by one person, or is no message ------------------------------------------------------
 
     async def _ephemeral(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
@@ -402,9 +500,9 @@ def _session_status(state: State) -> str:
     return "active" if state.phase == "waiting" else "processing"
 
 
-def _gone(state: State, prompt: Asked, ts: str) -> InboxItem:
+def _gone(session_id: str, prompt: Asked, ts: str) -> InboxItem:
     fields: dict[str, Json] = {"promptId": prompt.prompt_id, "ts": ts}
-    return remote_commands.item(f"gone:{prompt.prompt_id}:{ts}", state.session_id, "gone", **fields)
+    return remote_commands.item(f"gone:{prompt.prompt_id}:{ts}", session_id, "gone", **fields)
 
 
 def _root(thread: str | None) -> Posted | None:

@@ -12,7 +12,7 @@ from bot.wire.budget import Urgency
 from engine.journal.records import OutboxRow
 from engine.language.codec import Json, decode
 
-_CHANGES = ("close", "edit", "agent_tool")
+_CHANGES = ("close", "edit", "tally", "agent_tool")
 """Rows that only change what stands already."""
 _REPLACED = ("card", "alike", "agent")
 """Rows that post a message once, and change it from then on."""

@@ -166,16 +166,21 @@ def covered_blocks(prompt: Asked, label: str, room: int, *, is_open: bool) -> li
         if ((prompt.answer or {}).get("value") == "approve")
         else "It was about"
     )
-    head = context(f"*{words}* · {label} ({safe(one_line(str(covers.get('type') or 'step'), 40))})")
+    kind = str(covers.get("type") or "step")
+    step = "" if kind == "call" else f" · {label} ({safe(one_line(kind, 40))})"
+    head = context(f"*{words}*{step}")
     return [head, *runs_blocks(prompt, room - size([head]), is_open=is_open, least=_LEAST)]
 
 
-def runs_blocks(prompt: Asked, room: int, *, is_open: bool, least: int = 60) -> list[Block]:
-    """The text of what runs, in full or as much of it as there is room for, and the words that say so."""
+def runs_blocks(
+    prompt: Asked, room: int, *, is_open: bool, least: int = 60, notice: int | None = None
+) -> list[Block]:
+    """The text of what runs, in full or as much of it as there is room for, and the words that say so, which take `notice`
+    units."""
     text = shown(str((prompt.covers or {}).get("text") or ""))
     if size([preformatted(text)]) <= room:
         return [preformatted(text)]
-    notice = 700 if is_open else 300
+    notice = notice or (700 if is_open else 300)
     piece = clip(text, max(least, room - size([preformatted("")]) - notice))
     missing = len(text) - len(piece) + 1
     said = f"⚠️ *Cut here:* {missing:,} more characters do not fit into one message."

@@ -1,8 +1,9 @@
-"""Several calls of one answer of an agent that wait for people, as one message: decided one by one, or all that are
-still open with one press. Pure.
+"""Several calls of an agent that wait for people, as one message: decided one by one, or all that are still open with one
+press. Pure.
 
-Each call stays a question of its own, with its own buttons, votes and digest; only the message is shared. Which calls
-share one follows from the journal alone: those of one answer that were asked about in one step, some at a time.
+Each call stays a question of its own, with its own buttons, votes and digest; only the message is shared. Which calls of
+a run share one follows from the journal alone: those of one answer that were asked about in one step, some at a time.
+Requests of agents outside of sayso have a session each; the outbox knows which of them share a message.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from bot.rendering.grants import grant_blocks
 from bot.rendering.prompts import buttons_of, more_menu, outcome_text, prompt_key, rule_lines
 from bot.rendering.text import asked, clip, one_line, person, safe, shown, whom
 from engine.flow import Flow
+from engine.forms.question import Question
 from engine.journal.state import Asked, State
 from engine.language.codec import Json
 
@@ -24,7 +26,22 @@ ALL = "sayso:all"
 """The button that approves all calls of a message. Its value has each with its nonce: only what was shown is approved."""
 _MOST = 5
 """Calls of one message: four buttons each, and enough of what runs, are what Slack takes."""
+MOST_TOGETHER = 10
+"""Requests of one message: an agent has no more that are open."""
 _MESSAGE, _OUTCOME = 300, 500
+_BRIEF, _NOTICE = 90, 380
+"""Units of the reason, and of the words that something is cut, on a message with many calls."""
+
+
+def is_request(prompt: Question) -> bool:
+    """True for the approval of a call that an agent outside of sayso wants to make."""
+    return (prompt.covers or {}).get("type") == "call"
+
+
+def tally(requests: int, waiting: int) -> str:
+    """How many requests a thread has, and how many of them wait."""
+    word = "request" if requests == 1 else "requests"
+    return f"{requests} {word}, {waiting} waiting" if waiting else f"{requests} {word}, all decided"
 
 
 def beside(state: State, prompt: Asked) -> list[Asked]:
@@ -61,12 +78,14 @@ def calls_message(
         *([context(*said)] if said else []),
         context(f"#{calls[0].number} to #{calls[-1].number} · {where}"),
     ]
-    parts = [_parts(state, one, flow) for one in calls]
+    many = len(calls) > _MOST
+    parts = [_brief_parts(one, flow) if many else _parts(state, one, flow) for one in calls]
     fixed = size([*head, *tail, *(block for part in parts for block in part)])
     room = (kit.MOST_UNITS - fixed) // len(calls)
     blocks = [*head]
     for one, (first, *rest) in zip(calls, parts, strict=True):
-        blocks += [first, *approvals.runs_blocks(one, room, is_open=one.open), *rest]
+        runs = approvals.runs_blocks(one, room, is_open=one.open, notice=_NOTICE if many else None)
+        blocks += [first, *runs, *rest]
     typed = [f"`sayso prompts answer {one.prompt_id}`" for one in waiting]
     plain = f"Its buttons cannot be shown. Use {', '.join(typed)}." if typed else ""
     text = "\n".join([lead, *(safe(one_line(str((one.covers or {}).get("text")), 200)) for one in calls)])
@@ -99,6 +118,17 @@ def _parts(state: State, one: Asked, flow: Flow) -> list[Block]:
     ]
     about = [context(clip(" · ".join(filter(None, lines)), _OUTCOME))] if any(lines) else []
     return [{**title, "accessory": more_menu(one)}, *about, *buttons_of(one, kit.MOST_UNITS)]
+
+
+def _brief_parts(one: Asked, flow: Flow) -> list[Block]:
+    """The same of one of many: as short as Slack takes ten of them. What is needed rarely is on Home, and here once fewer
+    are left."""
+    reason = one.message.partition("\n> ")[2]
+    lines = [f"*#{one.number}*", approvals.tally(one), f"> {clip(shown(reason), _BRIEF)}" if reason else None]
+    title = section("\n".join(clip(line, 2 * _BRIEF) for line in lines if line))
+    if one.open:
+        return [title, *buttons_of(one, kit.MOST_UNITS)]
+    return [title, section(outcome_text(one, flow, None), most=2 * _BRIEF)]
 
 
 def pairs(value: str) -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from bot.rendering.approvals import edited_text, handed_text, whole, whole_blocks
 from bot.rendering.blocks import MOST_UNITS, size
-from bot.rendering.calls import ALL, beside, calls_message, pairs
+from bot.rendering.calls import ALL, MOST_TOGETHER, beside, calls_message, is_request, pairs
 from bot.rendering.card import card
 from bot.rendering.prompts import closed_prompt, prompt_message
 from bot.rendering.text import shown
@@ -286,6 +286,30 @@ def test_a_message_of_several_calls_keeps_slacks_limits_and_every_button(text: s
     assert size(made.blocks) <= MOST_UNITS
     pressed = [b for b in buttons(made.blocks) if b["action_id"] == "sayso:option:0"]
     assert [b["value"].partition("|")[0] for b in pressed] == [one.prompt_id for one in calls]
+    every = next(b for b in buttons(made.blocks) if b["action_id"] == ALL)
+    assert pairs(every["value"]) == [(one.prompt_id, one.nonce) for one in calls]
+    whole_text = text and shown(text) in code(made.blocks)
+    assert whole_text or not text.strip() or "Cut here" in "\n".join(texts(made.blocks))
+
+
+@settings(max_examples=tries(20), deadline=None)
+@given(text=st.one_of(wild, st.text(max_size=9_000)), message=wild)
+def test_ten_requests_of_an_agent_fit_on_one_message(text: str, message: str) -> None:
+    """However long the reasons and the arguments are, each has its buttons, and what is cut is said to be."""
+    calls = [
+        replace(
+            one,
+            tool=None,
+            message=message,
+            options=one.options[:2],
+            covers={**(one.covers or {}), "type": "call"},
+        )
+        for one in calls_of(MOST_TOGETHER, text, votes=(vote(BEN, "reject", text[:500] or "no"),), required=3)
+    ]
+    assert all(map(is_request, calls))
+    made = calls_message(session(calls[0]), calls, FLOW, names=None, now=T1)
+    check_message(made.text, made.blocks)
+    assert size(made.blocks) <= MOST_UNITS
     every = next(b for b in buttons(made.blocks) if b["action_id"] == ALL)
     assert pairs(every["value"]) == [(one.prompt_id, one.nonce) for one in calls]
     whole_text = text and shown(text) in code(made.blocks)

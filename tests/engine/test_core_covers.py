@@ -19,7 +19,7 @@ from engine.decide.past import plan
 from engine.journal.fold import derive_state
 from engine.language.codec import Json, copy, decode, encode
 from engine.language.errors import FlowError, InvalidAnswer, PromptClosed
-from engine.nodes.types.preview import MOST, action_text, quoted
+from engine.nodes.types.preview import action_text, quoted
 from tests.support.engine import ANA, BEN, Scenario, flow_of, given
 from tests.support.proving import tries
 
@@ -425,7 +425,7 @@ def test_what_cannot_be_shown_says_so() -> None:
     """A function is named with its arguments, and what it does, or what is too long, is called uninspectable."""
     text = action_text("python", {"call": "tools:go", "args": {"n": 1}})
     assert text.split("\n") == ["python tools:go", "n: 1", "what the function does with that: uninspectable"]
-    long = action_text("message", {"text": "x" * (2 * MOST)})
+    long = action_text("message", {"text": "x" * 40_000})
     assert "uninspectable: the other" in long
     assert "uninspectable" in action_text("never_heard_of", {"a": 1})
     assert decode(encode(long)) == long

@@ -109,7 +109,7 @@ def _last_good(self: RulesFile) -> Rules:
     return read_rules(RULES)
 
 
-def _anyone(asking: Mapping[str, Json], quoted: str) -> Flow:
+def _anyone(asking: Mapping[str, Json], quoted: str, rule: int) -> Flow:
     return approval_flow({"approvers": [*asking["approvers"], "requester"]})
 
 

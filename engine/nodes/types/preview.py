@@ -15,9 +15,6 @@ from engine.language.codec import Json, encode
 from engine.nodes.types.registry import spec_of
 from engine.nodes.types.spec import NodeSpec
 
-MOST = 20_000
-"""Characters of the text; what is longer is cut, and says so."""
-
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]+", re.ASCII)
 
 _SENSITIVE = re.compile(r"auth|cookie|credential|key|pass|private|secret|signature|token", re.IGNORECASE)
@@ -30,9 +27,10 @@ def action_text(kind: str, config: Mapping[str, Json]) -> str:
     spec = spec_of(kind)
     lines = _named_fields(spec, config) if spec.preview is None else _told(spec, config)
     text = "\n".join([*lines, *([f"{spec.uninspectable}: uninspectable"] if spec.uninspectable else [])])
-    if len(text) <= MOST:
+    most = spec.most_shown
+    if len(text) <= most:
         return text
-    return f"{text[:MOST]}\nuninspectable: the other {len(text) - MOST:,} characters are too many to be shown"
+    return f"{text[:most]}\nuninspectable: the other {len(text) - most:,} characters are too many to be shown"
 
 
 def _told(spec: NodeSpec, config: Mapping[str, Json]) -> Iterator[str]:
@@ -97,14 +95,15 @@ def block(name: str, text: str) -> list[str]:
     """A text behind its name, indented where it has several lines."""
     lines = text.split("\n")
     if len(lines) == 1:
-        return [f"{name}: {_seen(text)}"]
-    return [f"{name}:", *(f"    {_seen(line)}" for line in lines)]
+        return [f"{name}: {seen(text)}"]
+    return [f"{name}:", *(f"    {seen(line)}" for line in lines)]
 
 
-def _seen(line: str) -> str:
+def seen(line: str) -> str:
+    """A line in which everything that cannot be seen is spelled out, but for tabs."""
     return "".join(char if char == "\t" else _spelled(char) for char in line)
 
 
 def as_json(value: Json) -> str:
     """A value as JSON, with all that cannot be seen spelled out."""
-    return _seen(encode(value).decode())
+    return seen(encode(value).decode())

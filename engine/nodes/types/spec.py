@@ -144,6 +144,8 @@ class NodeSpec(Struct, frozen=True, kw_only=True):
     """What it is about to do, in lines for people; None: its name and the fields (`engine.nodes.types.preview`)."""
     previewed: frozenset[str] = frozenset()
     """The fields that `preview` tells of; those that it does not are listed behind it."""
+    most_shown: int = 20_000
+    """Characters of that text; what is longer is cut, and says so."""
     uninspectable: str = ""
     """What cannot be told beforehand."""
 
