@@ -185,7 +185,7 @@ def approval_flow(asking: Mapping[str, Json], quoted: str = QUOTED, rule: int = 
     if "timeout" in given:
         given["on_timeout"] = "reject"
     decision: dict[str, Json] = {
-        "message": "*{{ inputs.about.who }}*, for {{ session.requester.name }}, wants to use *{{ inputs.tool }}*{{ inputs.about.before }}"
+        "message": "*{{ inputs.about.who }}*, for {{ session.requester.name }}, wants to use `{{ inputs.tool }}`{{ inputs.about.before }}"
         + quoted,
         "covers": "call",
         "approve_label": "Allow once",

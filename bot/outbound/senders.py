@@ -24,8 +24,9 @@ from bot.outbound.posts import (
 )
 from bot.outbound.progress import behind
 from bot.outbound.sender import STALE_SECONDS, Send, Sender, thread_of
+from bot.rendering.approvals import is_request
 from bot.rendering.blocks import Rendered, metadata
-from bot.rendering.calls import MOST_TOGETHER, beside, calls_message, is_request, tally
+from bot.rendering.calls import MOST_TOGETHER, beside, calls_message, tally
 from bot.rendering.card import Behind, card, card_key, holder_thread, look_of, with_question
 from bot.rendering.notes import end_note, note
 from bot.rendering.phrases import alike_text
@@ -235,8 +236,8 @@ class Rows(Sender):
                 message = await self._question(state, flow, prompt, data.get("reason"))
                 await self._replace(where, message, data.get("press"))
         except Permanent as fault:
-            shown = await self._together(state, prompt) or [(state.session_id, prompt)]
-            lost = [_gone(session_id, one, where.ts) for session_id, one in shown if one.open]
+            on_it = await self._together(state, prompt) or [(state.session_id, prompt)]
+            lost = [_gone(session_id, one, where.ts) for session_id, one in on_it if one.open]
             if fault.reason not in _DELETED or not lost:
                 raise
             return Sent(DROPPED, lost)

@@ -41,6 +41,11 @@ def handle(prompt: Asked) -> str:
     return f"{prompt.prompt_id}|{prompt.nonce}"
 
 
+def is_request(prompt: Question) -> bool:
+    """True for the approval of a call that an agent outside of sayso wants to make."""
+    return (prompt.covers or {}).get("type") == "call"
+
+
 # --- votes -------------------------------------------------------------------------------------------------
 
 
@@ -166,9 +171,8 @@ def covered_blocks(prompt: Asked, label: str, room: int, *, is_open: bool) -> li
         if ((prompt.answer or {}).get("value") == "approve")
         else "It was about"
     )
-    kind = str(covers.get("type") or "step")
-    step = "" if kind == "call" else f" · {label} ({safe(one_line(kind, 40))})"
-    head = context(f"*{words}*{step}")
+    step = f" · {label} ({safe(one_line(str(covers.get('type') or 'step'), 40))})"
+    head = context(f"*{words}*{'' if is_request(prompt) else step}")
     return [head, *runs_blocks(prompt, room - size([head]), is_open=is_open, least=_LEAST)]
 
 

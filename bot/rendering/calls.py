@@ -18,7 +18,6 @@ from bot.rendering.grants import grant_blocks
 from bot.rendering.prompts import buttons_of, more_menu, outcome_text, prompt_key, rule_lines
 from bot.rendering.text import asked, clip, one_line, person, safe, shown, whom
 from engine.flow import Flow
-from engine.forms.question import Question
 from engine.journal.state import Asked, State
 from engine.language.codec import Json
 
@@ -31,11 +30,6 @@ MOST_TOGETHER = 10
 _MESSAGE, _OUTCOME = 300, 500
 _BRIEF, _NOTICE = 90, 380
 """Units of the reason, and of the words that something is cut, on a message with many calls."""
-
-
-def is_request(prompt: Question) -> bool:
-    """True for the approval of a call that an agent outside of sayso wants to make."""
-    return (prompt.covers or {}).get("type") == "call"
 
 
 def tally(requests: int, waiting: int) -> str:
@@ -68,11 +62,15 @@ def calls_message(
     key = prompt_key(calls[0].prompt_id)
     waiting = [one for one in calls if one.open]
     lead = _lead(state, calls, waiting, names)
+    if approvals.is_request(calls[0]):
+        about = (state.inputs or {}).get("about") or {}
+        lead += f"\n*{safe(one_line(str(about.get('who')), 300))}*, for {person(state.actor)}"
     head = [section(lead, key, most=900)]
     if len(waiting) > 1:
         value = ",".join(f"{one.prompt_id} {one.nonce}" for one in waiting)
         head.append(actions([button(f"Approve all ({len(waiting)})", ALL, value, "primary")]))
-    said = list(dict.fromkeys(line for one in waiting for line in rule_lines(state, one, flow, now)))
+    ruled = waiting[:1] if approvals.is_request(calls[0]) else waiting
+    said = list(dict.fromkeys(line for one in ruled for line in rule_lines(state, one, flow, now)))
     where = " › ".join([safe(one_line(flow.name, 80)), *around(state, flow, calls[0].path)])
     tail = [
         *([context(*said)] if said else []),

@@ -54,6 +54,8 @@ _BUTTONS = 25
 _SELECT = 100
 _COVERED_ROOM = 1_000
 """Units kept free for what an approval covers."""
+_REQUEST_ROOM = 3_000
+"""Units of a call that an agent wants to make: people read it on a phone, and a button shows the rest."""
 _MESSAGE_ROOM = 1_200
 """Units kept free for the words of the question, however many options there are."""
 
@@ -134,6 +136,7 @@ def _covered(prompt: Asked, flow: Flow, message: str, others: list[Block], *, is
     room = kit.MOST_UNITS - size(others) - _MESSAGE_ROOM
     asked_for = min(approvals.covered_size(prompt), room * 2 // 3)
     left = max(asked_for, room - weight(message))
+    left = min(left, _REQUEST_ROOM) if approvals.is_request(prompt) else left
     covers = prompt.covers
     label = label_of(flow, str(covers.get("path") or covers.get("nodeId") or ""))
     return approvals.covered_blocks(prompt, label, left, is_open=is_open)

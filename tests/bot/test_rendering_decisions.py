@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from immutables import Map
 from msgspec.structs import replace
 
-from bot.rendering.approvals import edited_text, handed_text, whole, whole_blocks
+from bot.rendering.approvals import edited_text, handed_text, is_request, whole, whole_blocks
 from bot.rendering.blocks import MOST_UNITS, size
-from bot.rendering.calls import ALL, MOST_TOGETHER, beside, calls_message, is_request, pairs
+from bot.rendering.calls import ALL, MOST_TOGETHER, beside, calls_message, pairs
 from bot.rendering.card import card
 from bot.rendering.prompts import closed_prompt, prompt_message
 from bot.rendering.text import shown

@@ -7,6 +7,7 @@ import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -147,16 +148,79 @@ async def test_a_body_that_is_read_in_two_ways_is_refused(gate: Gate) -> None:
         assert (status, "state" in answer) == (400, False)
 
 
-async def test_a_flooding_agent_is_slowed_and_its_person_is_told(gate: Gate) -> None:
-    """Ten requests are open; the eleventh is refused, and Ana reads why; five hundred store no more than ten."""
-    answers = [await gate.ask(f"make {number}", f"c{number}") for number in range(12)]
-    assert [answer["state"] for answer in answers] == ["open"] * 10 + ["busy"] * 2
-    await gate.workspace.wait_for(
-        lambda: any(
-            "slowed down" in message["text"] for message in gate.workspace.messages(gate.workspace.dm("ana"))
-        ),
-        timeout=20,
-    )
+async def test_a_flooding_agent_is_slowed_and_its_person_is_told_once(gate: Gate) -> None:
+    """Of five hundred requests in a minute ten are asked, on one message; the others are refused, and Ana reads why once."""
+    many = range(0, 500, 25)
+    answers = [
+        answer
+        for start in many
+        for answer in await asyncio.gather(
+            *(gate.ask(f"make {n}", f"c{n}") for n in range(start, start + 25))
+        )
+    ]
+    states = [answer["state"] for answer in answers]
+    assert (states.count("open"), states.count("busy")) == (10, 490)
+    assert "Wait until people have answered" in answers[-1]["reason"]
+
+    def told() -> list[str]:
+        said = (message["text"] for message in gate.workspace.messages(gate.workspace.dm("ana")))
+        return [text for text in said if "slowed down" in text]
+
+    await gate.workspace.wait_for(told, timeout=20)
+    thread = await gate.thread()
+    await thread.says("10 calls need approval")
+    assert len(told()) == 1
+    assert len(thread.messages()) == 2, "the message that counts them, and the one with all of them"
+
+
+def allow_buttons(message: dict[str, Any]) -> list[str]:
+    """The values of the buttons that allow a call."""
+    rows = (block["elements"] for block in message["blocks"] if block["type"] == "actions")
+    return [one["value"] for row in rows for one in row if one["text"]["text"] == "Allow once"]
+
+
+async def test_ten_at_once_are_one_message_and_decided_one_by_one_or_together(gate: Gate) -> None:
+    """Nine are left when one is denied, and one press allows them; the message on top counts."""
+    asked = [asyncio.create_task(gate.ask(f"make {n}", f"c{n}", wait=60)) for n in range(10)]
+    thread = await gate.thread()
+    message = await thread.says("10 calls need approval")
+    assert len(thread.messages()) == 2
+    assert len(set(allow_buttons(message))) == 10
+    assert "*claude-code:laptop*, for" in message["text"]
+    deny = allow_buttons(message)[3].rpartition("|")[0] + "|1"
+    await gate.workspace.press("ben", "ops", message["ts"], text="Deny", value=deny)
+    message = await thread.says("9 of 10 calls need approval")
+    await thread.press("cleo", message, "Approve all (9)")
+    answers = await asyncio.gather(*asked)
+    assert sorted(answer["state"] for answer in answers) == ["allowed"] * 9 + ["denied"]
+    message = await thread.says("*10 calls*, all decided")
+    assert allow_buttons(message) == []
+    await thread.says("10 requests, all decided")
+    assert len(thread.messages()) == 2
+
+
+async def test_ten_at_once_stand_once_each_when_the_bot_is_killed(gate: Gate) -> None:
+    """Killed while they are posted, each request has its buttons on one message, and they count."""
+    asked = [asyncio.create_task(gate.ask(f"make {n}", f"c{n}", wait=60)) for n in range(10)]
+    await (await gate.thread()).says("need")
+    await gate.bot.kill()
+    await asyncio.gather(*asked, return_exceptions=True)
+    await gate.bot.start()
+    for n in range(10):
+        assert (await gate.ask(f"make {n}", f"c{n}"))["state"] == "open"
+    thread = await gate.thread()
+
+    def values() -> list[str]:
+        return [value for message in thread.messages() for value in allow_buttons(message)]
+
+    await gate.workspace.wait_for(lambda: len(values()) >= 10, timeout=30)
+    await gate.workspace.settled()
+    assert len(values()) == len(set(values())) == 10
+    for value in values():
+        message = next(one for one in thread.messages() if value in allow_buttons(one))
+        await gate.workspace.press("ben", "ops", message["ts"], text="Allow once", value=value)
+    states = [(await gate.ask(f"make {n}", f"c{n}", wait=20))["state"] for n in range(10)]
+    assert states == ["allowed"] * 10
 
 
 async def test_ten_at_once_are_decided_together(gate: Gate) -> None:
