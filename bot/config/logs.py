@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from errno import EMFILE, ENFILE
 
 from engine.language.errors import SaysoError
+from engine.storage.backoff import is_away
 
 TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 LIBRARIES = ("slack_bolt", "slack_sdk", "aiohttp", "asyncio", "anthropic", "httpx2", "mcp")
@@ -31,8 +32,12 @@ def set_up(levels: Mapping[str, str], *, as_json: bool) -> None:
 
 def expected(record: logging.LogRecord) -> bool:
     """Make a line of what was expected, without a traceback: an error of ours says all that there is to say (a database that
-    another program holds, a server that starts again), and so does that of a system that opens no more files."""
+    another program holds), and so does that of a system that opens no more files. Of a server that is away nothing is logged
+    here: the store says so."""
     error = record.exc_info[1] if record.exc_info else None
+    about = record.args if isinstance(record.args, tuple) else ()
+    if any(is_away(one) for one in (error, *about) if isinstance(one, BaseException)):
+        return False
     if isinstance(error, SaysoError) or (isinstance(error, OSError) and error.errno in (EMFILE, ENFILE)):
         record.msg, record.args = f"{record.getMessage().splitlines()[0]}: {error}", ()
         record.exc_info = record.exc_text = None

@@ -83,6 +83,14 @@ def _blobs(raw: str, cwd: Path) -> str:
     return raw.rstrip("/")
 
 
+def _server(raw: str, cwd: Path) -> str:
+    if not raw.startswith(("postgresql://", "postgres://")):
+        raise SettingsError(
+            "SAYSO_DATABASE_LISTEN_URL takes postgresql://user@host/name, the database's own address."
+        )
+    return raw.strip()
+
+
 def _boolean(raw: str, cwd: Path) -> bool:
     value = raw.strip().lower()
     if value not in ("0", "false", "no", "off", "1", "true", "yes", "on"):
@@ -335,6 +343,8 @@ class Settings:
     bot_token: str | None = setting("SLACK_BOT_TOKEN", _text, repr=False)
     app_token: str | None = setting("SLACK_APP_TOKEN", _text, repr=False)
     api_url: str = setting("SLACK_API_URL", _base_url, "https://slack.com/api/")
+    listen_url: str | None = setting("SAYSO_DATABASE_LISTEN_URL", _server, repr=False)
+    """The database's own address, where `database_url` is a pooler's: what was committed is heard there."""
     secret_key: bytes | None = setting("SAYSO_SECRET_KEY", _key, repr=False)
     given_keys: tuple[bytes, ...] | str = setting(KEYS_SETTING, _encryption_keys, (), repr=False)
     snapshot_dir: Path | None = setting("SAYSO_SNAPSHOT_DIR", _path)
@@ -427,6 +437,7 @@ _STORE = "SAYSO_DATABASE_URL"
 _NOBODY_ELSES = (
     *("SAYSO_SECRET_COMMAND", "SAYSO_MCP_CONFIG", "SAYSO_PEOPLE"),
     *("SLACK_API_URL", "ANTHROPIC_BASE_URL", "SAYSO_BLOBS", "SAYSO_WEB_URL", "SAYSO_WEB_OIDC_ISSUER", _STORE),
+    "SAYSO_DATABASE_LISTEN_URL",
 )
 """What names programs, and where tokens, keys and what sessions hold are sent."""
 

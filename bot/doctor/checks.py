@@ -25,7 +25,7 @@ from bot.doctor.agents import check_agents, check_deep, check_freshness, check_m
 from bot.doctor.blobs import check_blobs
 from bot.doctor.encryption import check_encryption
 from bot.doctor.findings import Check, Level
-from bot.doctor.fleet import check_fleet
+from bot.doctor.fleet import check_fleet, check_listening
 from bot.doctor.manifest import check_manifest
 from bot.doctor.slack import check_named, check_reading
 from bot.outbound.calls import AGENT_REFUSED
@@ -242,6 +242,7 @@ def _check_opened(settings: Settings, what: str, *, deep: bool) -> Iterator[Chec
             yield from check_freshness(store)
         yield from check_encryption(store)
         yield from _check_content(store)
+        yield from check_listening(store, settings.listen_url)
         if deep:
             yield from check_deep(store)
     except StorageError as error:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from bot.doctor.findings import Check
 from bot.terminal.console import plural
 from engine.language import timestamps
+from engine.language.errors import StorageError
 from engine.storage.lanes import CHORES, SEND
 from engine.storage.store import Store
 
@@ -17,6 +18,29 @@ WITHOUT = {
 }
 """What is not done where nobody has a role."""
 _DOES = {SEND: "posts in Slack", CHORES: "does the chores"}
+
+
+def check_listening(store: Store, url: str | None) -> Iterator[Check]:
+    """How processes hear of each other's work: at once, or by looking twice a second."""
+    if url is None and store.pooled:
+        told = "a connection pooler stands before the database, so each process looks for work twice a second"
+        yield Check(
+            "listening", "ok", f"{told} (SAYSO_DATABASE_LISTEN_URL may name the database's own address)"
+        )
+    if url is None or not store.shared:
+        return
+    try:
+        heard = store.hears(url)
+    except StorageError as error:
+        yield Check("listening", "fail", f"SAYSO_DATABASE_LISTEN_URL: {error}")
+        return
+    if heard:
+        yield Check("listening", "ok", "what is committed is heard at SAYSO_DATABASE_LISTEN_URL")
+    else:
+        told = "nothing is heard at SAYSO_DATABASE_LISTEN_URL"
+        yield Check(
+            "listening", "fail", told, "Give the own address of the server, and the same database and schema."
+        )
 
 
 def check_fleet(store: Store) -> Iterator[Check]:

@@ -42,7 +42,7 @@ from bot.serve import chores
 from bot.serve.bolt import SlackApp
 from bot.serve.gaps import Gaps
 from bot.serve.identity import Identity, StartFailed, identify
-from bot.serve.roles import LOOK_SECONDS, Replica
+from bot.serve.roles import Replica
 from bot.start.form import FlowChoice, StartForm
 from bot.start.from_slack import MessageStarts, SessionStatus, TriggerStarts
 from bot.start.grants import WideGrants
@@ -75,6 +75,7 @@ from engine.language import timestamps
 from engine.language.errors import StorageError
 from engine.run.dispatcher import Dispatcher, LocalWakeups, RowHandler
 from engine.run.engine import DRAIN_SECONDS
+from engine.run.shared_lanes import LOOK_SECONDS
 from engine.run.supervision import supervised
 from engine.storage.backoff import is_busy, waited_out
 from engine.storage.lanes import CHORES, SEND
@@ -193,7 +194,7 @@ class Bot:
         self.engine.sessions.on_quarantine = quarantine_rows
         self.engine.sessions.on_newer = newer_rows
         starts, handlers = self._handlers(bot, gate, home, IncomingFiles(bot, files))
-        self.replica = replica = Replica(self.engine.writer, self.role)
+        self.replica = replica = Replica(self.engine.writer, self.role, settings.listen_url)
         # Where several serve a store, others tell what they commit (`Store.listen`).
         wakeups = LocalWakeups(partial(self.engine.writer.call, store.changed), machine.poll_seconds)
         if replica.shared:

@@ -19,14 +19,14 @@ from engine.storage.lanes import Lane
 log = logging.getLogger("sayso")
 
 ROLES = ("all", "socket", "worker")
-LOOK_SECONDS = 0.5
-"""How often a process looks whether a lane is free, and whether it still has one."""
+LOOK_SECONDS = 0.25
+"""How often a process looks whether the last look for lanes found one free, and whether it still has one."""
 
 
 class Replica:
     """This process. Construct it on the running event loop."""
 
-    def __init__(self, writer: Writer, role: str) -> None:
+    def __init__(self, writer: Writer, role: str, listen_url: str | None = None) -> None:
         self._writer = writer
         self._store = writer.store
         self.shared = writer.store.shared
@@ -37,7 +37,7 @@ class Replica:
         """The lanes that it has now, by key."""
         self.on_look: Callable[[], None] = lambda: None
         """Called when another process may have committed."""
-        self._role = role
+        self._role, self._listen_url = role, listen_url
         self._leaving = False
         self._peers: dict[str, str] = {}
         self.on_silence: Callable[[], None] = lambda: None
@@ -53,12 +53,13 @@ class Replica:
             with contextlib.suppress(RuntimeError):  # the loop is closed: this process ends
                 loop.call_soon_threadsafe(self._look)
 
-        self._store.listen(wake)
+        self._store.listen(wake, self._listen_url)
+        self._store.watch(loop.call_soon_threadsafe)
 
     async def leave(self) -> None:
         """Take no lane any more, and say that this process is stopping."""
         self._leaving = True
-        await self._writer.call(self._store.leave)
+        await asyncio.to_thread(self._store.leave)  # the writer may be waiting for the server
 
     def _look(self) -> None:
         before, self._peers = self._peers, self._store.peers()
@@ -77,9 +78,11 @@ class Replica:
     async def hold(self, key: str, work: Callable[[], Awaitable[None]]) -> None:
         """Do what whoever has this lane does, each time that this process gets it; until `leave`, or until it is done."""
         while not self._leaving:
-            lane = await waited_out(
-                partial(self._writer.call, self._store.lanes.claim, key), f"the lane {key}"
-            )
+            lane = None
+            if key not in self._store.lanes.others:
+                lane = await waited_out(
+                    partial(self._writer.call, self._store.lanes.claim, key), f"the lane {key}"
+                )
             if lane is None:
                 await asyncio.sleep(LOOK_SECONDS)
                 continue

@@ -77,9 +77,7 @@ class SharedLanes:
         while self._leaving:
             await self._call(self._store.lanes.let_go, *self._leaving[0])
             del self._leaving[0]
-        room = min(AT_ONCE, MOST_LANES - len(self._held) + self.waiting)
-        if room <= 0:
-            return
+        room = max(0, min(AT_ONCE, MOST_LANES - len(self._held) + self.waiting))
         now = asyncio.get_running_loop().time()
         avoided = [lane for lane, (until, _) in self._avoided.items() if until > now]
         only = self._only and await self._call(self._store.lanes.of, self._only)
@@ -92,7 +90,7 @@ class SharedLanes:
             else:
                 held.lane = lane
                 held.woken.set()
-        if len(taken) == room:
+        if 0 < room == len(taken):
             self._look_soon()
 
     async def look_for_forgotten(self, now: str) -> None:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from engine.language.errors import KeyMissing, SaysoError, SchemaTooNew, StorageBroken, StoreSuspended
-from engine.storage.backoff import delays
+from engine.storage.backoff import delays, is_away
 
 log = logging.getLogger("sayso.service")
 
@@ -37,9 +37,12 @@ async def supervised(
             if clock() - begun > MOST_SECONDS:
                 waits = delays(MOST_SECONDS)
             delay = next(waits)
-            expected = all(isinstance(each, SaysoError | OSError) for each in _leaves(error))
-            told = "; ".join(str(each) or type(each).__name__ for each in _leaves(error))
-            log.error("%s failed, starting it again in %g s: %s", name, delay, told, exc_info=not expected)
+            if not is_away(error):
+                expected = all(isinstance(each, SaysoError | OSError) for each in _leaves(error))
+                told = "; ".join(str(each) or type(each).__name__ for each in _leaves(error))
+                log.error(
+                    "%s failed, starting it again in %g s: %s", name, delay, told, exc_info=not expected
+                )
         await asyncio.sleep(delay)
 
 

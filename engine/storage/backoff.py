@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from engine.language.errors import RowRefused, StorageBusy, StorageError, StorageFull
-from engine.storage.errors import StoreFailure
+from engine.storage.errors import (
+    ConnectionLost,
+    ServerUnusable,
+    StoreClosed,
+    StoreFailure,
+    WriterClosed,
+    WriterNotStarted,
+)
 
 log = logging.getLogger("sayso.storage")
 T = TypeVar("T")
@@ -33,9 +40,20 @@ def delays(most: float = MOST_SECONDS) -> Iterator[float]:
 
 
 def passes(error: BaseException) -> bool:
-    """Whether an error of the store may be gone at the next attempt."""
+    """True if an error of the store may be gone at the next attempt: not one of a store that this process has closed."""
+    if isinstance(error, WriterClosed | WriterNotStarted | StoreClosed):
+        return False
     passing = StoreFailure | RowRefused | StorageBusy | StorageFull
     return type(error) is StorageError or isinstance(error, passing)
+
+
+def is_away(error: BaseException | None) -> bool:
+    """True if an error means that a server is away, which the store tells once when it begins and once when it is over."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(is_away, error.exceptions))
+    return error is not None and (
+        isinstance(error, ServerUnusable | ConnectionLost) or is_away(error.__cause__)
+    )
 
 
 def is_busy(error: BaseException) -> bool:

@@ -152,10 +152,10 @@ class Database(ABC):
     def notify(self) -> None:
         """Have other processes look, once the transaction is committed. A wake-up may be lost."""
 
-    def look(self, sql: str, values: Sequence[SqlValue] = ()) -> bool:
-        """True if a statement finds a row, outside of any transaction."""
+    def looked(self, sql: str, values: Sequence[SqlValue] = ()) -> list[tuple[Any, ...]]:
+        """All rows of one statement, which stands for itself: without a transaction around it."""
         with self.read():
-            return self.one(sql, values) is not None
+            return self.all(sql, values)
 
     @abstractmethod
     def row_error(self, error: Exception) -> StorageError | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.language.errors import StorageError
+from engine.language.errors import StorageBusy, StorageError
 
 
 class StoreFailure(StorageError):
@@ -135,9 +135,13 @@ class PostgresTooOld(StoreFailure):
     """{place} is Postgres {version}; sayso needs Postgres 14 or later."""
 
 
-class PoolerBetween(StoreFailure):
-    """Between sayso and {place} stands a connection pooler. A process is alive as long as its own connection to the
-    server is, so give the address of the server itself."""
+class StatementPooling(StoreFailure):
+    """{place} stands behind a pooler that gives each statement to another session; set its pool mode to `transaction`."""
+
+
+class SchemaLeftOut(StoreFailure):
+    """{place} was asked to work in the schema {wanted}, and a pooler in between left that out; give the schema to the role
+    (ALTER ROLE name SET search_path TO …)."""
 
 
 class Standby(StoreFailure):
@@ -150,6 +154,10 @@ class NotUtf8(StoreFailure):
 
 class ServerUnusable(StoreFailure):
     """{place} cannot be {done}: {error}."""
+
+
+class ConnectionLost(StoreFailure, StorageBusy):
+    """The connection to {place} was lost ({error}); nothing was written."""
 
 
 class NoUsage(StoreFailure):

@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from engine.journal.records import Commit, CommitResult, InboxItem
 from engine.language.errors import RowRefused, StorageBroken, StorageError
-from engine.storage.backoff import passes
+from engine.storage.backoff import is_away, passes
 from engine.storage.errors import WriterClosed, WriterNotStarted
 from engine.storage.store import Store
 
@@ -64,7 +64,8 @@ _Outcome = tuple[_Job, Any, BaseException | None]
 
 
 class _Trouble:
-    """Since when a store refuses what will pass: told in the log, and to `sayso doctor` through the store."""
+    """Since when a store refuses what will pass: told in the log, and to `sayso doctor` through the store. That a server is away
+    the store tells by itself."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -73,7 +74,7 @@ class _Trouble:
 
     def note(self, errors: list[BaseException]) -> None:
         """What came of a call."""
-        error, now = next(filter(passes, errors), None), time.monotonic()
+        error, now = next((one for one in errors if passes(one) and not is_away(one)), None), time.monotonic()
         if error is not None:
             self._refused(error, now)
         elif self._since is not None and now - self._last > QUIET_SECONDS:

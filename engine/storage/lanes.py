@@ -13,7 +13,7 @@ there are no such rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import NamedTuple
 
 from engine.storage.tables import Tables, listed, reads, writes
@@ -68,10 +68,13 @@ _ARRIVE_FOR = """INSERT INTO lanes (key, wake_at, epoch)
 )
 _ARRIVE_NEXT = _ARRIVE_FOR.replace("?1", "(SELECT session_id FROM locks WHERE name = ?1 ORDER BY n LIMIT 1)")
 _LOOK = (
-    "WITH DEAD, DUE SELECT 1 FROM due LIMIT 1".replace("DUE", _DUE)
+    """WITH DEAD, DUE SELECT * FROM (SELECT '' FROM due LIMIT 1) AS one UNION ALL SELECT key FROM lanes
+ WHERE key IN ('send', 'chores') AND owner IS NOT NULL AND owner != ?1 AND NOT (FREED)""".replace("DUE", _DUE)
     .replace("DEAD", _DEAD)
+    .replace("FREED", _FREED)
     .replace(" /*+ FOR SHARE SKIP LOCKED */", "")
 )
+"""An empty key where there is something to take, and which of the two lanes are other processes'."""
 _TAKE = (
     """WITH DEAD, DUE, taken AS (SELECT key FROM lanes WHERE key IN (SELECT key FROM due)
   AND (owner IS NULL AND wake_at <= moment(0) OR owner = ?1 OR FREED) LIMIT ?4 /*+ FOR UPDATE SKIP LOCKED */)
@@ -124,6 +127,8 @@ class LaneTable(Tables):
 
     owner = ""
     """The id of this process, once it is registered."""
+    others: Set[str] = frozenset()
+    """Which of `send` and `chores` other processes had at the last look for lanes."""
 
     # -- what arrives, inside the transaction that stores it
 
@@ -150,7 +155,9 @@ class LaneTable(Tables):
         """Take lanes in which there is something to do, but for these, or `only` one, and those of the dead; also those of
         this process in which something arrived since it took them. At most so many, the longest due first."""
         values = (self.owner, _dead_since(), listed(sorted(avoided)), limit, only or "")
-        return self._taken(values) if self._db.look(_LOOK, values) else []
+        found = {row[0] for row in self._db.looked(_LOOK, values)}
+        self.others = found - {""}
+        return self._taken(values) if limit and "" in found else []
 
     @writes
     def _taken(self, values: tuple[str, int, str, int, str]) -> list[Lane]:
@@ -161,7 +168,7 @@ class LaneTable(Tables):
         if not self._db.laned:
             return Lane(key, 0)
         values = (self.owner, _dead_since(), key)
-        return self._claimed(key, values) if self._db.look(_FREE, values) else None
+        return self._claimed(key, values) if self._db.looked(_FREE, values) else None
 
     @writes
     def _claimed(self, key: str, values: tuple[str, int, str]) -> Lane | None:

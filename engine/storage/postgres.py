@@ -7,6 +7,7 @@ not known: one that was put back to an older state opens as if nothing had happe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -15,7 +16,7 @@ from engine.storage.errors import UpgradeInUse
 from engine.storage.lanes import LANE_TABLES, SERVING, Lane
 from engine.storage.leases import Holder, Member, Served, Serving, label_of
 from engine.storage.postgres_connect import shown
-from engine.storage.postgres_connection import PostgresConnection
+from engine.storage.postgres_connection import UNSURE_SECONDS, PostgresConnection
 from engine.storage.postgres_words import steps
 from engine.storage.postgres_workers import Workers
 from engine.storage.schema import STEPS
@@ -33,6 +34,8 @@ CREATE SEQUENCE changes;
 SELECT nextval('changes');
 CREATE TABLE transactions (writer TEXT PRIMARY KEY, n BIGINT NOT NULL, at TIMESTAMPTZ NOT NULL)
 """
+_STAY = "SELECT set_config('search_path', quote_ident(current_schema()), true)"
+"""Neither made nor dropped are tables of a schema behind ours."""
 _DROP_LEASES = "DROP VIEW IF EXISTS starts; DROP TABLE IF EXISTS boots, serving"
 """What there was in place of lanes before."""
 _BEFORE = _HAS_TABLES.replace("'format'", "'schema_version'")
@@ -96,6 +99,7 @@ class PostgresStore(Store):
 
     def take_role(self, role: str, command: str) -> bool:
         """Serve from now on, unless another process serves alone, or, to be `ALONE`, any other one serves."""
+        self._db.unsure_seconds = math.inf if role else UNSURE_SECONDS
         with self._db.write():
             self._db.hold("roles")
             others = [one.role for one in self.members() if one.role and one.owner != self.lanes.owner]
@@ -109,13 +113,27 @@ class PostgresStore(Store):
 
     def leave(self) -> None:
         """See `Store.leave`."""
+        self._db.unsure_seconds = 0.0
         self._owners.stopping = True
         with self._db.translated():
             self._owners.beat()
 
-    def listen(self, wake: Callable[[], None]) -> None:
-        """See `Store.listen`."""
-        self._owners.listen(wake)
+    def listen(self, wake: Callable[[], None], url: str | None = None) -> None:
+        """See `Store.listen`. On a connection of a pooler nothing is heard."""
+        self._owners.listen(wake, url)
+
+    def watch(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        """See `Store.watch`."""
+        self._owners.watch(call_soon)
+
+    def hears(self, url: str) -> bool:
+        """See `Store.hears`."""
+        return self._owners.hears(url)
+
+    @property
+    def pooled(self) -> bool:
+        """See `Store.pooled`."""
+        return self._db.pooled
 
     def peers(self) -> dict[str, str]:
         """See `Store.peers`."""
@@ -165,6 +183,7 @@ def _migrate(db: PostgresConnection, owners: Workers) -> None:
     if _version(db) == len(STEPS) and _has_lanes(db):
         return
     with db.write():
+        db.raw.execute(_STAY)
         db.hold("schema")
         version = _version(db)
         if version == 0 and db.one(_BEFORE) == (True,):

@@ -6,7 +6,8 @@ ever found in another one.
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -16,38 +17,44 @@ from engine.storage.errors import (
     NoSchema,
     NotUtf8,
     NoUsage,
-    PoolerBetween,
     PostgresTooOld,
+    SchemaLeftOut,
     ServerUnusable,
     Standby,
+    StatementPooling,
     UrlUnreadable,
 )
 
 OLDEST = 140000
-"""The oldest server: `idle_session_timeout` is what ends a lease."""
 CONNECT_SECONDS = 5
 SILENT_MILLISECONDS = 10_000
 """After so long without an answer of the network a connection is given up."""
-LOCK_SECONDS = 5
-"""How long a statement waits for another transaction."""
-_SETTINGS = (
-    "SET idle_in_transaction_session_timeout = '10s'",
-    f"SET lock_timeout = '{LOCK_SECONDS}s'",
-    "SET client_encoding = 'UTF8'",
-    "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'",
-)
-
-
-_SCHEMA = "SELECT current_schema()"
+_ASK = """SELECT pg_is_in_recovery(), current_setting('server_encoding'), current_schema(), current_setting('search_path'),
+ pg_backend_pid()"""
 _MAKE_SCHEMA = """DO $$ BEGIN
  EXECUTE format('CREATE SCHEMA IF NOT EXISTS %I', trim('"' FROM current_setting('search_path')));
+EXCEPTION WHEN unique_violation OR duplicate_schema THEN NULL;
 END $$"""
-_STAY = "SELECT set_config('search_path', quote_ident(current_schema()), false)"
+_SEARCHED = re.compile(r"search_path=((?:\\.|\S)+)")
+_SPACED = re.compile(r"[\\\s]")
 
 
-def connect(url: str, name: str) -> psycopg.Connection[tuple[Any, ...]]:
-    """A plain connection to a server that can carry a store. Raises `StorageError`."""
+class Reached(NamedTuple):
+    """A connection to a server that can carry a store."""
+
+    raw: psycopg.Connection[tuple[Any, ...]]
+    schema: str
+    """The schema in which it works: the first of its `search_path` that is there for its role."""
+    pooled: bool
+    """True if a pooler stands in between: it answers with a process id of its own."""
+
+
+def connect(url: str) -> Reached:
+    """A connection on which nothing is set that has to last: a pooler may carry each transaction to another server process.
+    Raises `StorageError`."""
     given: dict[str, str | int | None] = {
+        "application_name": "sayso",
+        "client_encoding": "UTF8",
         "connect_timeout": CONNECT_SECONDS,
         "tcp_user_timeout": SILENT_MILLISECONDS,
         "keepalives_idle": 5,
@@ -56,55 +63,51 @@ def connect(url: str, name: str) -> psycopg.Connection[tuple[Any, ...]]:
     if known is None:
         raise UrlUnreadable()
     try:
-        # Who lives is read from these names: one in the URL would hide it.
-        named = {key: value for key, value in given.items() if key not in known} | {"application_name": name}
-        full = make_conninfo(url, **named)
-        raw = psycopg.connect(full, autocommit=True, cursor_factory=psycopg.RawCursor)
+        full = make_conninfo(url, **{key: value for key, value in given.items() if key not in known})
+        raw = psycopg.connect(full, autocommit=True, prepare_threshold=None, cursor_factory=psycopg.RawCursor)
     except psycopg.Error as error:
         raise ServerUnusable(place=shown(url), done="opened", error=told(error)) from error
+    raw.adapters.register_dumper(int, Int8Dumper)
     try:
-        _check(raw, url)
-        for setting in _SETTINGS:
-            raw.execute(setting)
-        if not schema_of(raw):
-            raw.execute(_MAKE_SCHEMA)
-        raw.execute(_STAY)
-        if not schema_of(raw):
-            raise NoUsage(place=shown(url))
+        with raw.transaction():
+            return _checked(raw, url)
     except psycopg.errors.InsufficientPrivilege as error:
         raw.close()
         raise NoSchema(place=shown(url), error=error) from error
     except psycopg.Error as error:
         raw.close()
+        if "statement pooling" in str(error):
+            raise StatementPooling(place=shown(url)) from error
         raise ServerUnusable(place=shown(url), done="used", error=told(error)) from error
     except BaseException:
         raw.close()
         raise
-    raw.adapters.register_dumper(int, Int8Dumper)
-    return raw
 
 
-def _check(raw: psycopg.Connection[tuple[Any, ...]], url: str) -> None:
-    """Refuse a server that cannot keep what is promised. Raises `StorageError`."""
+def _checked(raw: psycopg.Connection[tuple[Any, ...]], url: str) -> Reached:
+    """Refuse a server that cannot keep what is promised, and make the schema. Raises `StorageError`."""
     if raw.info.server_version < OLDEST:
-        version = raw.info.parameter_status("server_version")
-        raise PostgresTooOld(place=shown(url), version=version)
-    row = raw.execute(
-        "SELECT pg_backend_pid(), pg_is_in_recovery(), current_setting('server_encoding')"
-    ).fetchone()
-    assert row is not None, "a SELECT without FROM gives a row"
-    if row[0] != raw.info.backend_pid:
-        raise PoolerBetween(place=shown(url))
-    if row[1]:
+        raise PostgresTooOld(place=shown(url), version=raw.info.parameter_status("server_version"))
+    standby, encoding, schema, path, pid = _asked(raw)
+    if standby:
         raise Standby(place=shown(url))
-    if row[2] != "UTF8":
-        raise NotUtf8(place=shown(url), encoding=row[2])
+    if encoding != "UTF8":
+        raise NotUtf8(place=shown(url), encoding=encoding)
+    wanted = _SEARCHED.search(raw.info.options)
+    if wanted and _SPACED.sub("", wanted[1]) != _SPACED.sub("", path):
+        raise SchemaLeftOut(place=shown(url), wanted=wanted[1])
+    if schema is None:
+        raw.execute(_MAKE_SCHEMA)
+        schema = _asked(raw)[2]
+    if schema is None:
+        raise NoUsage(place=shown(url))
+    return Reached(raw, schema, pid != raw.info.backend_pid)
 
 
-def schema_of(raw: psycopg.Connection[tuple[Any, ...]]) -> str:
-    """The schema in which a connection works: the first of its `search_path` that is there for its role."""
-    row = raw.execute(_SCHEMA).fetchone()
-    return str(row[0] or "") if row else ""
+def _asked(raw: psycopg.Connection[tuple[Any, ...]]) -> tuple[Any, ...]:
+    row = raw.execute(_ASK).fetchone()
+    assert row is not None, "a SELECT without FROM gives a row"
+    return row
 
 
 def _parts(url: str) -> dict[str, Any] | None:

@@ -26,8 +26,15 @@ from psycopg import errors
 from engine.language.errors import Corrupt, RowRefused, StorageBroken, StorageBusy, StorageError, StorageFull
 from engine.storage.backoff import delays
 from engine.storage.database import Database, SqlValue, WriteWatch
-from engine.storage.errors import DatabaseRefused, ForeignTables, NotTheOwner, StoreClosed, TransactionUndone
-from engine.storage.postgres_connect import LOCK_SECONDS, connect, schema_of, shown, told
+from engine.storage.errors import (
+    ConnectionLost,
+    DatabaseRefused,
+    ForeignTables,
+    NotTheOwner,
+    StoreClosed,
+    TransactionUndone,
+)
+from engine.storage.postgres_connect import connect, shown, told
 from engine.storage.postgres_words import lock_number, of_many, statement
 
 _log = logging.getLogger("sayso.storage")
@@ -35,13 +42,19 @@ logging.getLogger("psycopg").setLevel(logging.ERROR)  # what it warns of is rais
 T = TypeVar("T")
 
 UNSURE_SECONDS = 60.0
-"""How long the outcome of a COMMIT whose answer was lost is asked for."""
+"""How long a command asks for the outcome of a COMMIT whose answer was lost; whoever serves asks until it is known."""
 READ_AT_ONCE = 250
 """Rows that are read together."""
 ATTEMPTS = 20
 """How often a transaction is carried out that loses against others."""
+LOCK_SECONDS = 5
+"""How long a statement waits for another transaction."""
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_SET = f"""SELECT set_config('lock_timeout', '{LOCK_SECONDS}s', true),
+ set_config('idle_in_transaction_session_timeout', '10s', true),
+ set_config('synchronous_commit', replace(current_setting('synchronous_commit'), 'off', 'on'), true)"""
+"""For this transaction alone: nothing lasts in a session, since behind a pooler the next one may have another."""
 _COUNTED = "SELECT nextval('changes')"
 """Behind each COMMIT: others look at `changes` for whether there is anything new."""
 _TELL = "SELECT pg_notify('sayso ' || hashtext(current_schema()), '')"
@@ -59,7 +72,36 @@ _NEXT = "SELECT nextval(pg_get_serial_sequence($1, $2))"
 
 
 class Overlapped(StorageBusy):
-    """A transaction lost against another one, or its connection; carried out again it may not."""
+    """A transaction lost against another one; carried out again it may not."""
+
+
+class Outage:
+    """Since when a server is away: told once when that begins, and once when it is over, whoever noticed it."""
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+        self._gate = threading.Lock()
+        self._without: set[str] = set()
+        """Those of this process whom the server does not answer."""
+        self._since = 0.0
+
+    def failed(self, who: str, error: BaseException) -> None:
+        """The server does not answer one of this process."""
+        with self._gate:
+            if not self._without:
+                self._since = time.monotonic()
+                _log.warning("%s does not answer (%s): work waits", self._place, told(error))
+            self._without.add(who)
+
+    def answered(self, who: str) -> bool:
+        """The server answers one of this process. True if that ends the outage."""
+        with self._gate:
+            if self._without != {who}:
+                self._without.discard(who)
+                return False
+            self._without.clear()
+            _log.warning("%s answers again after %.0f s", self._place, time.monotonic() - self._since)
+        return True
 
 
 class PostgresConnection(Database):
@@ -74,6 +116,9 @@ class PostgresConnection(Database):
         """Raises `StorageError`."""
         self.watch: WriteWatch = WriteWatch()
         self.url = url
+        self.outage = Outage(shown(url))
+        self.unsure_seconds = UNSURE_SECONDS
+        """How long the outcome of a COMMIT whose answer was lost is asked for."""
         self.broken: str | None = None
         """Why this process must end, once it must."""
         self._lock = threading.RLock()
@@ -87,7 +132,7 @@ class PostgresConnection(Database):
         self._tell = False
         self.writing = False
         """Whether a write transaction is open."""
-        self._connect()
+        self.raw, self.schema, self.pooled = connect(url)
 
     def close(self) -> None:
         """See `Database.close`."""
@@ -114,7 +159,7 @@ class PostgresConnection(Database):
             self.transactions += 1
             self._committing = False
             with self.translated(), self._committed(), self._piped() if piped else contextlib.nullcontext():
-                self._begun(_BEGIN)
+                self._begun(*(_BEGIN, _SET) if piped else [f"{_BEGIN}; {_SET}"])
                 self._inside = True
                 self._number += 1
                 self._tell, self.writing = False, True
@@ -155,7 +200,7 @@ class PostgresConnection(Database):
             try:
                 with self._writing(suspended, piped=True):
                     return work()
-            except Overlapped as error:
+            except (Overlapped, ConnectionLost) as error:
                 if attempt == ATTEMPTS - 1:
                     raise StorageBusy(str(error)) from error
         raise AssertionError("the last attempt returns or raises")
@@ -169,7 +214,7 @@ class PostgresConnection(Database):
                 return
             self._usable()
             with self.translated():
-                self._begun(_BEGIN_READ)
+                self._begun(f"{_BEGIN_READ}; {_SET}")
                 self._inside = True
                 try:
                     yield
@@ -190,15 +235,17 @@ class PostgresConnection(Database):
             raise
         self.raw.execute("RELEASE SAVEPOINT part")
 
-    def _begun(self, words: str) -> None:
+    def _begun(self, *statements: str) -> None:
         """Begin a transaction, on a new connection where this one was lost while nothing was done."""
         try:
-            self.raw.execute(words)
+            for words in statements:
+                self.raw.execute(words)
         except psycopg.OperationalError:
             if not self.raw.closed or self._pipeline is not None:
                 raise
             self._connect()
-            self.raw.execute(words)
+            for words in statements:
+                self.raw.execute(words)
 
     @contextlib.contextmanager
     def _committed(self) -> Iterator[None]:
@@ -220,16 +267,24 @@ class PostgresConnection(Database):
             self._inside = False
 
     def _was_committed(self) -> bool:
-        """What the server says of a transaction whose connection was lost. Raises `StorageBroken` where it cannot be asked."""
-        until = time.monotonic() + UNSURE_SECONDS
-        for delay in delays():
-            with contextlib.suppress(StorageError, psycopg.Error):
+        """The server's word on a transaction whose connection was lost. Waits for it; all other work waits meanwhile. Raises
+        `StorageBroken` where it cannot be had."""
+        begun = time.monotonic()
+        for delay in delays(1.0):
+            try:
                 self._reconnect()
+                self.raw.execute(f"{_BEGIN}; {_SET}")
                 row = self.raw.execute(_NUMBERED, (self._writer, 0)).fetchone()
-                return row is not None and bool(row[0] == self._number)
-            if time.monotonic() > until:
+                self.raw.execute("COMMIT")
+            except (StorageError, psycopg.Error):
+                self._roll_back()
+            else:
+                if row != (0,) or not self._own:
+                    return row == (self._number,)
+                break  # there were numbers of this connection, and they were dropped
+            if time.monotonic() - begun > self.unsure_seconds:
                 break
-            time.sleep(min(delay, 1.0))
+            time.sleep(delay)
         self.broken = (
             f"{shown(self.url)} went away while it stored something, and does not say whether it did. "
             "End this process, and start again once the server is back."
@@ -336,17 +391,17 @@ class PostgresConnection(Database):
         """See `Database.notify`."""
         self._tell = True
 
-    def look(self, sql: str, values: Sequence[SqlValue] = ()) -> bool:
-        """See `Database.look`."""
+    def looked(self, sql: str, values: Sequence[SqlValue] = ()) -> list[tuple[Any, ...]]:
+        """See `Database.looked`."""
         with self._lock, self.translated():
             self._usable()
             try:
-                return self._send(sql, values).fetchone() is not None
+                return self._send(sql, values).fetchall()
             except psycopg.OperationalError:
                 if not self.raw.closed:
                     raise
                 self._connect()
-                return self._send(sql, values).fetchone() is not None
+                return self._send(sql, values).fetchall()
 
     def give_back(self) -> bool:
         """See `Database.give_back`: the numbers that killed processes left. The server sees to the rest."""
@@ -385,7 +440,7 @@ class PostgresConnection(Database):
     def _translate(self, error: psycopg.Error) -> StorageError:
         where, says = shown(self.url), told(error)
         if self.raw.closed:
-            return self._lost(error)
+            return ConnectionLost(place=where, error=says)
         if isinstance(error, errors.DeadlockDetected | errors.SerializationFailure):
             return Overlapped(f"{where} was changed by others at the same time ({says}).")
         if isinstance(error, errors.LockNotAvailable):
@@ -402,11 +457,6 @@ class PostgresConnection(Database):
             return Corrupt(f"{where} is damaged ({says}); restore it from a copy.")
         return self.row_error(error) or DatabaseRefused(place=where, error=says)
 
-    def _lost(self, error: Exception) -> StorageError:
-        return Overlapped(
-            f"The connection to {shown(self.url)} was lost ({told(error)}); nothing was written."
-        )
-
     def _usable(self) -> None:
         """Raise where no work can be done; connect again where the connection was lost."""
         if self.broken is not None:
@@ -420,5 +470,9 @@ class PostgresConnection(Database):
             self._connect()
 
     def _connect(self) -> None:
-        self.raw = connect(self.url, "sayso")
-        self.schema = schema_of(self.raw)
+        try:
+            self.raw, self.schema, self.pooled = connect(self.url)
+        except StorageError as error:
+            self.outage.failed("work", error)
+            raise
+        self.outage.answered("work")

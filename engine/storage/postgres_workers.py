@@ -1,6 +1,7 @@
 """The processes that have a database on a server open: a row each, and signs of life by the server's clock.
 
-A thread gives a sign every `BEAT_SECONDS`, on a connection of its own. A process without one for `LIMIT_SECONDS` counts as dead,
+A thread gives a sign every `BEAT_SECONDS`, on a connection of its own, so that a process whose event loop is busy lives. One
+whose loop does not move at all for `HUNG_SECONDS` gives none. A process without one for `LIMIT_SECONDS` counts as dead,
 and others take its lanes and its sessions. Should it wake, it goes on with what nobody has taken: whatever it stores carries
 an epoch, and whatever it does outside asks the fence. An outage of the server ends nothing.
 """
@@ -22,7 +23,7 @@ from engine.language.errors import StorageError
 from engine.storage import lanes
 from engine.storage.fence import Signs
 from engine.storage.leases import Member, new_owner_id
-from engine.storage.postgres_connect import connect, shown, told
+from engine.storage.postgres_connect import connect
 from engine.storage.postgres_connection import PostgresConnection
 
 _log = logging.getLogger("sayso.storage")
@@ -32,6 +33,10 @@ LISTEN_SECONDS = 1.0
 """How often the thread that listens looks whether it should end, and how long it waits before it connects again."""
 BURST_SECONDS = 0.02
 """Notifications that come within this time are one look."""
+HEARD_SECONDS = 5.0
+"""How long a notification may take whose coming is tried."""
+STILL_SECONDS, HUNG_SECONDS = 2.0, 30.0
+"""After how long an event loop that does not move is told of, and gives no sign of life any more."""
 _BEAT = """WITH me AS (INSERT INTO workers AS own VALUES ($1, $2, statement_timestamp(), statement_timestamp(),
   statement_timestamp(), $3, $4, $5, $6, $7) ON CONFLICT (id) DO UPDATE SET beat = excluded.beat,
   since = CASE WHEN own.beat > statement_timestamp() - $8 * interval '1 s' THEN own.since ELSE excluded.since END,
@@ -66,6 +71,12 @@ class Workers:
         self._ended = threading.Event()
         self._threads: list[threading.Thread] = []
         self._wake: Callable[[], None] = lambda: None
+        self._call_soon: Callable[[Callable[[], None]], object] = lambda answer: answer()
+        self._moved = threading.Event()
+        self._moved.set()
+        """Whether the event loop has moved since it was last asked to."""
+        self._asked = 0.0
+        self._standing = False
 
     def register(self, label: str) -> str:
         """Become a worker that lives until this process ends or `close()`; the id of this process, also later. Raises
@@ -86,12 +97,8 @@ class Workers:
         """Give a sign of life, and look who else does. Raises `StorageError`, `psycopg.Error`."""
         with self._gate:
             given = self.signs.clock()
-            if self._raw is None or self._raw.closed:
-                self._raw = connect(self._db.url, "sayso")
             about = (socket.gethostname(), version("sayso"), self.role, self.command, self.stopping)
-            values = (self._owner, self.signs.generation, *about, lanes.LIMIT_SECONDS)
-            row = self._raw.execute(_BEAT, values).fetchone()
-            assert row is not None, "an upsert returns its row"
+            row = self._given((self._owner, self.signs.generation, *about, lanes.LIMIT_SECONDS))
             if row[0]:
                 self.signs.lost()  # the row was not there: others have dropped it
             self.signs.confirmed(given)
@@ -100,39 +107,86 @@ class Workers:
             self.peers = found
             self._wake()
 
+    def _given(self, values: tuple[object, ...]) -> tuple[Any, ...]:
+        """The answer to a sign, on a new connection where this one was lost meanwhile."""
+        if self._raw is None or self._raw.closed:
+            self._raw = connect(self._db.url).raw
+        try:
+            row = self._raw.execute(_BEAT, values).fetchone()
+        except psycopg.OperationalError:
+            self._raw.close()
+            self._raw = connect(self._db.url).raw
+            row = self._raw.execute(_BEAT, values).fetchone()
+        assert row is not None, "an upsert returns its row"
+        return row
+
     def _keep(self) -> None:
-        trouble: float | None = None
         while not self._ended.wait(BEAT_SECONDS):
+            if self._hung():
+                continue
             try:
                 self.beat()
             except (StorageError, psycopg.Error) as error:
-                if trouble is None:
-                    trouble = time.monotonic()
-                    _log.warning("%s does not answer (%s): work waits", shown(self._db.url), told(error))
-                if self._raw is not None:
-                    self._raw.close()
-                continue
-            if trouble is not None:
-                _log.warning("%s answers again after %.0f s", shown(self._db.url), time.monotonic() - trouble)
-                trouble = None
-                self._wake()
+                self._db.outage.failed("beat", error)
+            else:
+                if self._db.outage.answered("beat"):
+                    self._wake()
 
-    def listen(self, wake: Callable[[], None]) -> None:
+    def watch(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        """See `Store.watch`."""
+        self._call_soon = call_soon
+
+    def _hung(self) -> bool:
+        """True if the event loop has stood still for so long that others should have its work."""
+        now = time.monotonic()
+        if self._moved.is_set():
+            if self._standing:
+                _log.warning("the event loop moves again, after %.0f s", now - self._asked)
+                self._standing = False
+            self._moved.clear()
+            self._asked = now
+            try:
+                self._call_soon(self._moved.set)
+            except RuntimeError:  # it is closed: this process ends
+                self._moved.set()
+            return False
+        if not self._standing and now - self._asked > STILL_SECONDS:
+            self._standing = True
+            _log.warning(
+                "the event loop stands still: something in this process computes or waits without letting go; "
+                "after %g s others take its work",
+                HUNG_SECONDS,
+            )
+        return now - self._asked > HUNG_SECONDS
+
+    def listen(self, wake: Callable[[], None], url: str | None) -> None:
         """See `Store.listen`."""
         self._wake = wake
-        self._begin(self._listen, "sayso-listen")
+        self._begin(lambda: self._listen(url), "sayso-listen")
 
-    def _listen(self) -> None:
+    def _listen(self, url: str | None) -> None:
         while not self._ended.is_set():
             with contextlib.suppress(StorageError, psycopg.Error):
-                raw = connect(self._db.url, "sayso")
-                with contextlib.closing(raw):
+                reached = connect(url or self._db.url)
+                with contextlib.closing(reached.raw) as raw:
+                    if reached.pooled:
+                        if url is not None:
+                            _log.warning("SAYSO_DATABASE_LISTEN_URL names a pooler, which passes nothing on")
+                        return
                     raw.execute(_LISTEN)
                     while not self._ended.is_set():
                         if list(raw.notifies(timeout=LISTEN_SECONDS, stop_after=1)):
                             self._wake()
                             self._ended.wait(BURST_SECONDS)
             self._ended.wait(LISTEN_SECONDS)
+
+    def hears(self, url: str) -> bool:
+        """True if at this address it is heard that something was committed. Raises `StorageError`."""
+        with self._db.translated(), contextlib.closing(connect(url).raw) as raw:
+            raw.execute(_LISTEN)
+            with self._db.write():
+                self._db.notify()
+            return bool(list(raw.notifies(timeout=HEARD_SECONDS, stop_after=1)))
 
     # -- the fence
 

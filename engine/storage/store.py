@@ -198,6 +198,8 @@ class Store(Tables):
     """Whether it is known how new the database has to be: one that was put back to an older state is suspended."""
     shared = False
     """Whether several processes may serve this store at once: each takes lanes (`engine.storage.lanes`)."""
+    pooled = False
+    """True if nothing is heard at its own address, since a connection pooler stands in between."""
 
     def __init__(self, db: Database, sealer: Sealer, owners: AnyOwners, vault: Vault | None = None) -> None:
         """Made by those that open databases."""
@@ -490,8 +492,16 @@ class Store(Tables):
     def leave(self) -> None:
         """Say that this process is stopping: others take what it does."""
 
-    def listen(self, wake: Callable[[], None]) -> None:
-        """Call this, on any thread, when others have committed, came or went. Any call may be lost."""
+    def listen(self, wake: Callable[[], None], url: str | None = None) -> None:
+        """Call this, on any thread, when others have committed, came or went. Any call may be lost. `url`: where to hear of
+        it, in place of the store's own address."""
+
+    def watch(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        """Count as alive only while the event loop moves that this calls something on."""
+
+    def hears(self, url: str) -> bool:
+        """True if `listen` would hear something at this address. Raises `StorageError`."""
+        return True
 
     def peers(self) -> dict[str, str]:
         """The other processes that serve, with their roles, as they were a moment ago. Asks nobody."""

@@ -256,6 +256,16 @@ class PostgresBackend(SqliteBackend):
         assert self.outside.execute(f"DELETE FROM {table} WHERE {where}", values).rowcount == 1  # noqa: S608
 
 
+class PooledBackend(PostgresBackend):
+    """A database on the server of this run, reached through a pooler in transaction mode."""
+
+    def open(self) -> Store:
+        from engine.storage.postgres import open_postgres
+        from tests.support.pgbouncer import shared_pooler
+
+        return open_postgres(shared_pooler(self.url).url, self.key)
+
+
 class Untypable(Exception):
     """A value of another type than its column has, which SQLite (outside STRICT) might take."""
 

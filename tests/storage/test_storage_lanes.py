@@ -11,18 +11,21 @@ from engine.storage import lanes, postgres_workers
 from engine.storage.lanes import SEND, Lane, LaneTable
 from engine.storage.postgres import PostgresStore
 from engine.storage.store import Store
-from tests.storage.storagekit import NOW, PostgresBackend, at, done, event, new_session, step
+from tests.storage.storagekit import NOW, PooledBackend, PostgresBackend, at, done, event, new_session, step
 from tests.support.lanes import LanedStore
 
 Two = tuple[Store, Store]
 
 
-@pytest.fixture(params=["memory", pytest.param("postgres", marks=pytest.mark.process)])
+SERVED = ("postgres", "pooled")
+
+
+@pytest.fixture(params=["memory", *(pytest.param(one, marks=pytest.mark.process) for one in SERVED)])
 def two(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Two]:
     """Two processes that serve one database, for a long time already. Only the test gives signs of life."""
     monkeypatch.setattr(postgres_workers, "BEAT_SECONDS", 3600.0)
-    if request.param == "postgres":
-        backend = PostgresBackend()
+    if request.param in SERVED:
+        backend = PostgresBackend() if request.param == "postgres" else PooledBackend()
         stores: Two = backend.open(), backend.open()
     else:
         one = LanedStore()
@@ -35,7 +38,7 @@ def two(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
     yield stores
     for store in stores:
         store.close()
-    if request.param == "postgres":
+    if request.param in SERVED:
         backend.close()
 
 
