@@ -22,7 +22,7 @@ _DOES = {SEND: "posts in Slack", CHORES: "does the chores"}
 
 def check_listening(store: Store, url: str | None) -> Iterator[Check]:
     """How processes hear of each other's work: at once, or by looking twice a second."""
-    if url is None and store.pooled:
+    if url is None and store.pooled():
         told = "a connection pooler stands before the database, so each process looks for work twice a second"
         yield Check(
             "listening", "ok", f"{told} (SAYSO_DATABASE_LISTEN_URL may name the database's own address)"

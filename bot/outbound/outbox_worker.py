@@ -278,7 +278,7 @@ class Outbound:
                 self.failure.set_exception(error)
             self._wake.set()
         except FenceLost:
-            log.warning("%s is left: another process may send it", row.key)
+            log.info("%s is left: another process may send it", row.key)
             self._hold_row(row, self._again_in(row))
         except Exception:
             # A fault of ours in one row, which must not keep the others back: its lane waits, longer each time.

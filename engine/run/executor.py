@@ -98,7 +98,7 @@ class Executor:
             await self.on_outcome(live, command)
         except FenceLost:
             # Its start is durable: whoever has the session now finds it interrupted.
-            log.warning("%s: %s is left: another process may have the session", live.session_id, path)
+            log.info("%s: %s is left: another process may have the session", live.session_id, path)
             await self.on_fenced(live)
         except asyncio.CancelledError:
             # Left behind at a shutdown: its start is durable, so the next claim finds it interrupted.

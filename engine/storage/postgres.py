@@ -130,7 +130,6 @@ class PostgresStore(Store):
         """See `Store.hears`."""
         return self._owners.hears(url)
 
-    @property
     def pooled(self) -> bool:
         """See `Store.pooled`."""
         return self._db.pooled

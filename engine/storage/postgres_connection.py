@@ -4,7 +4,8 @@ Write transactions are READ COMMITTED: what must not overlap says so (`hold`, `f
 was committed before it. One that lost against another (a deadlock), or its connection, is carried out again. What is posted
 goes out in a pipeline, without waiting for the answer of what went before it. Reads are REPEATABLE READ.
 
-A connection that is lost is made anew at the next use. Where it was lost while COMMIT was under way, the server is asked
+Nothing is set in a session, for behind a pooler each transaction may be carried out by another one. A connection that is lost
+is made anew at the next use. Where it was lost while COMMIT was under way, the server is asked
 what became of the transaction: nothing is said to have failed that was stored, nor the other way round. So each transaction
 writes its number beside the name of its connection.
 """
@@ -90,7 +91,9 @@ class Outage:
         with self._gate:
             if not self._without:
                 self._since = time.monotonic()
-                _log.warning("%s does not answer (%s): work waits", self._place, told(error))
+                _log.warning(
+                    "%s does not answer (%s): work waits", self._place, told(error.__cause__ or error)
+                )
             self._without.add(who)
 
     def answered(self, who: str) -> bool:

@@ -198,8 +198,6 @@ class Store(Tables):
     """Whether it is known how new the database has to be: one that was put back to an older state is suspended."""
     shared = False
     """Whether several processes may serve this store at once: each takes lanes (`engine.storage.lanes`)."""
-    pooled = False
-    """True if nothing is heard at its own address, since a connection pooler stands in between."""
 
     def __init__(self, db: Database, sealer: Sealer, owners: AnyOwners, vault: Vault | None = None) -> None:
         """Made by those that open databases."""
@@ -498,6 +496,10 @@ class Store(Tables):
 
     def watch(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
         """Count as alive only while the event loop moves that this calls something on."""
+
+    def pooled(self) -> bool:
+        """True if nothing is heard at its own address, since a connection pooler stands in between."""
+        return False
 
     def hears(self, url: str) -> bool:
         """True if `listen` would hear something at this address. Raises `StorageError`."""

@@ -226,14 +226,18 @@ async def test_a_lane_is_kept_while_its_session_runs(fleet: Fleet) -> None:
     """Whatever arrives for a session meanwhile is for the process that runs it."""
     session_id = await fleet.one.rig.start("nodes: [{id: a, type: shell, with: {run: [wait]}}]")
     live = fleet.one.rig.engine.sessions.active[session_id]
-    fleet.says(session_id, "a")
-    await until(lambda: fleet.done("a"), pause=0.002)
-    taker = fleet.one if fleet.log[0] == "one+a" else fleet.two
-    if taker is fleet.one:
-        assert fleet.one.service._lanes
-        fleet.says(session_id, "b")
-        await fleet.handled("b")
-        assert fleet.log[-1] == "one-b"
+    async with fleet.two.service._reading:  # it looks for nothing yet
+        fleet.says(session_id, "a")
+        await fleet.handled("a")
+    for _ in range(10):
+        fleet.two.service.notify()
+        await asyncio.sleep(0.02)
+    with fleet.store._db.read():
+        owner = fleet.store._db.one("SELECT owner FROM lanes WHERE key = ?", (session_id,))
+    assert owner == (fleet.one.rig.engine.store.lanes.owner,)
+    fleet.says(session_id, "b")
+    await fleet.handled("b")
+    assert fleet.log == ["one+a", "one-a", "one+b", "one-b"]
     assert live.claimed
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
 from engine.storage.postgres import open_postgres
 
@@ -42,6 +43,18 @@ def control(found: Any, *arguments: str) -> None:
 
     arguments = ("-w", "-D", str(found.pgdata), *arguments)
     pgexec("pg_ctl", arguments, bin_path=found.bin_path, user=found.system_user)
+
+
+def stop(found: Any) -> None:
+    """Stop a server."""
+    control(found, "-m", "fast", "stop")
+
+
+def start(found: Any) -> None:
+    """Start one that was stopped."""
+    control(
+        found, "-o", f'-h "" -k {conninfo_to_dict(found.get_uri())["host"]}', "-l", str(found.log), "start"
+    )
 
 
 def folder(name: str) -> Path:
