@@ -5,9 +5,9 @@ was committed before it. One that lost against another (a deadlock), or its conn
 goes out in a pipeline, without waiting for the answer of what went before it. Reads are REPEATABLE READ.
 
 Nothing is set in a session, for behind a pooler each transaction may be carried out by another one. A connection that is lost
-is made anew at the next use. Where it was lost while COMMIT was under way, the server is asked
-what became of the transaction: nothing is said to have failed that was stored, nor the other way round. So each transaction
-writes its number beside the name of its connection.
+is made anew at the next use. Where it was lost while COMMIT was under way, the server is asked what became of the transaction:
+nothing is said to have failed that was stored, nor the other way round. So each transaction writes its number beside the name
+of its connection.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ READ_AT_ONCE = 250
 """Rows that are read together."""
 ATTEMPTS = 20
 """How often a transaction is carried out that loses against others."""
-LOCK_SECONDS = 5
-"""How long a statement waits for another transaction."""
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_SET = f"""SELECT set_config('lock_timeout', '{LOCK_SECONDS}s', true),
+_SET = """SELECT set_config('lock_timeout', '5s', true),
  set_config('idle_in_transaction_session_timeout', '10s', true),
  set_config('synchronous_commit', replace(current_setting('synchronous_commit'), 'off', 'on'), true)"""
 """For this transaction alone: nothing lasts in a session, since behind a pooler the next one may have another."""
+_BEGIN_SET = "; ".join((_BEGIN, _SET))
+_BEGIN_READ_SET = "; ".join((_BEGIN_READ, _SET))
 _COUNTED = "SELECT nextval('changes')"
 """Behind each COMMIT: others look at `changes` for whether there is anything new."""
 _TELL = "SELECT pg_notify('sayso ' || hashtext(current_schema()), '')"
@@ -162,7 +162,7 @@ class PostgresConnection(Database):
             self.transactions += 1
             self._committing = False
             with self.translated(), self._committed(), self._piped() if piped else contextlib.nullcontext():
-                self._begun(*(_BEGIN, _SET) if piped else [f"{_BEGIN}; {_SET}"])
+                self._begun(*(_BEGIN, _SET) if piped else [_BEGIN_SET])
                 self._inside = True
                 self._number += 1
                 self._tell, self.writing = False, True
@@ -217,7 +217,7 @@ class PostgresConnection(Database):
                 return
             self._usable()
             with self.translated():
-                self._begun(f"{_BEGIN_READ}; {_SET}")
+                self._begun(_BEGIN_READ_SET)
                 self._inside = True
                 try:
                     yield
@@ -276,7 +276,7 @@ class PostgresConnection(Database):
         for delay in delays(1.0):
             try:
                 self._reconnect()
-                self.raw.execute(f"{_BEGIN}; {_SET}")
+                self.raw.execute(_BEGIN_SET)
                 row = self.raw.execute(_NUMBERED, (self._writer, 0)).fetchone()
                 self.raw.execute("COMMIT")
             except (StorageError, psycopg.Error):
@@ -447,7 +447,7 @@ class PostgresConnection(Database):
         if isinstance(error, errors.DeadlockDetected | errors.SerializationFailure):
             return Overlapped(f"{where} was changed by others at the same time ({says}).")
         if isinstance(error, errors.LockNotAvailable):
-            return StorageBusy(f"{where} was held by another transaction for {LOCK_SECONDS} s ({says}).")
+            return StorageBusy(f"{where} was held by another transaction for 5 s ({says}).")
         if isinstance(error, errors.DiskFull):
             return StorageFull(
                 f"No space is left for {where}; nothing was written. Free some: work then goes on."
