@@ -196,7 +196,7 @@ async def test_rows_in_other_hands_hide_nothing(fleet: Fleet, monkeypatch: pytes
     for number in range(12):
         fleet.says(f"T{number}", f"k{number}")
     keys = [f"k{number}" for number in range(12)]
-    await until(lambda: sum(fleet.done(key) for key in keys) == 9)
+    await until(lambda: sum(fleet.done(key) for key in keys) >= 9)
     fleet.one.free.set()
     await fleet.handled(*keys)
     assert len(fleet.log) == 24
