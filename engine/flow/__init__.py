@@ -1,11 +1,11 @@
-"""Flows: reading a file into a `Flow`, with every problem in it located, and what a start needs of its inputs.
+"""Flows: reading a file into a `Flow`, with every problem in it located, and checking the inputs of a start.
 
 Theory: a text goes through `engine.language.yaml` (data with places), `document` (the shape), `checks` (ids, types,
-expressions) and comes out as a frozen `model.Flow`, or as one `FlowError` that lists all that is wrong. Loading never
-executes, imports, fetches or evaluates anything: expressions are compiled and checked for the names they use.
+expressions) and becomes a frozen `model.Flow`, or one `FlowError` that lists all faults. Loading never executes,
+imports, fetches or evaluates anything: expressions are compiled and checked for the names they use.
 
-Reading a text (`reading`) needs a YAML parser and the models of the whole format. They are loaded by the first that reads
-one. A session that goes on in a new process reads none: its flow has a form (`form`) beside the pinned text.
+Reading a text (`reading`) needs a YAML parser and the models of the whole format, which are loaded on first use. A
+session that goes on in a new process needs neither: its flow has a form (`form`) beside the pinned text.
 """
 
 from engine.flow.inputs import coerce_inputs, parse_input

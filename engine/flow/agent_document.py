@@ -1,7 +1,7 @@
-"""The shape of what a flow file says of the tools of agents, and of who approves their calls.
+"""Shape of an agent's tools and approvals in a flow file.
 
 An agent lists its tools: names, or a mapping of one name with settings. `TOOLS` has the models of the settings of the
-built-in ones; `ToolDoc` is a tool that the file makes of a node or of another flow.
+built-in ones; `ToolDoc` is a tool that the file makes from a node or another flow.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from engine.nodes.types.registry import END
 from engine.nodes.types.spec import NodeSpec
 
 TOOL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*", re.ASCII)
-"""What a tool may be called, with at most `MAX_NAME` characters."""
+"""Allowed names of tools, with at most `MAX_NAME` characters."""
 SERVER = re.compile(r"[A-Za-z](?:[A-Za-z0-9-]|_(?!_))*", re.ASCII)
-"""What an MCP server may be called: two `_` part its name from that of a tool."""
+"""Allowed names of MCP servers: `__` separates a server's name from that of its tool."""
 
 
 def _host(value: Any) -> str:
@@ -89,16 +89,16 @@ class ToolSettings(Config):
     given: ClassVar[frozenset[str]] = frozenset()
     """The settings that stand in the `with` of every call, as they are written."""
     example: ClassVar[str] = ""
-    """How it is written, where it needs settings."""
+    """Example with the required settings, if any."""
 
     def shared(self, name: str) -> dict[str, Json]:
-        """What else stands in the `with` of every call of a tool of this name."""
+        """Return the fields shared by the `with` of every call of a tool of this name."""
         return {}
 
 
 class AskHumanTool(ToolSettings):
-    """The model asks people: in free text, with choices, or with a form. The answer, and who gave it, is the result; when
-    nobody answered in time, that."""
+    """The model asks people: in free text, with choices, or with a form. The result is the answer with its author, or
+    that nobody answered in time."""
 
     node_type = "ask"
     evaluated = given = frozenset({"who", "timeout", "remind_every", "escalate", "hours"})
@@ -124,7 +124,7 @@ class PlanTool(ToolSettings):
     node_type = "set"
 
     def shared(self, name: str) -> dict[str, Json]:
-        """What the model is told: that people see it."""
+        """Tell the model that people see it."""
         return {"shown": True}
 
 
@@ -159,7 +159,7 @@ class ShellTool(ToolSettings):
 
 
 class HttpTool(ToolSettings):
-    """The model sends HTTP requests to the hosts that are named. It never sees what `headers` and `query` add."""
+    """The model sends HTTP requests to the listed hosts. It never sees what `headers` and `query` add."""
 
     node_type = "http"
     evaluated = frozenset({"headers", "query"})
@@ -245,7 +245,7 @@ class McpTool(ToolSettings):
     on_crash: Crash = Field("ask", description=_ON_CRASH)
 
     def shared(self, name: str) -> dict[str, Json]:
-        """The server, and its own name for the tool; or what may be read."""
+        """Return the server with its own name for the tool, or the readable resources."""
         tool = name.removeprefix(f"{self.server}__")
         reads = tool in RESOURCES and tool not in self.tools
         return {"server": self.server, "tool": tool, **({"resources": self.resources} if reads else {})}
@@ -291,7 +291,7 @@ class ToolDoc(Config):
 
 
 def usable_as_tool(spec: NodeSpec) -> bool:
-    """True if calls of an agent can be nodes of this type."""
+    """True if agents can call nodes of this type."""
     return spec.calls or (spec.mode in ("run", "pure") and not spec.internal and spec.name != END)
 
 
@@ -307,7 +307,7 @@ def _verdicts(value: Any) -> Any:
 
 
 class RuleDoc(Config):
-    """Which calls of a tool people decide first, and who."""
+    """Calls of a tool that people decide first, and the people who may."""
 
     when: Any = Field(
         None,
@@ -340,7 +340,7 @@ class RuleDoc(Config):
 
     @classmethod
     def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
-        """Its clocks go together, and somebody must be left who may decide."""
+        """Check the clocks, and that somebody is left who may decide."""
         yield from clock_conflicts(raw)
         alone = raw.get("approvers") in (None, ["requester"])
         if alone and raw.get("exclude_requester") is True:

@@ -111,7 +111,7 @@ class _Builder:
     def add(
         self, list_id: str, documents: Sequence[NodeDoc], path: Path, edges: Sequence[EdgeDoc] | None
     ) -> None:
-        """Builds a list and what is inside it."""
+        """Build a list and the lists inside it."""
         nodes = (self._node(list_id, document, n, (*path, n)) for n, document in enumerate(documents))
         self.lists[list_id] = NodeList(list_id, tuple(nodes), _edges(edges or ()), self.context.flow)
         self.lists |= {held.id: held for held in self._held}
@@ -155,7 +155,7 @@ class _Builder:
         )
         if not spec.talks:
             return node
-        # A call without an answer is asked about, unless the file says what a failure does.
+        # A call without an answer asks people, unless the file handles failures.
         on_error = document.on_error if "on_error" in document.model_fields_set else "ask"
         agent, lists = _with_agent(node, on_error, path, self.context)
         self._held += lists
@@ -163,7 +163,7 @@ class _Builder:
 
 
 def _kept(data: Mapping[str, Any]) -> frozenset[str]:
-    """The agents whose conversations later ones are given."""
+    """Return the agents whose conversations are passed to later ones."""
     return frozenset(name for node in agents(data) for name in contexts(node["with"].get("context")))
 
 
@@ -176,7 +176,7 @@ def _value(written: Json) -> Compiled | None:
 
 
 def _settled(spec: NodeSpec, compiled: Compiled) -> dict[str, Json] | None:
-    """The `with` of a type of sayso that no expression decides, as a node begins with it."""
+    """Return the `with` of a sayso type that has no expressions, as a node begins with it; otherwise None."""
     if not compiled.constant or spec.name not in TYPES:
         return None
     try:
@@ -213,15 +213,15 @@ def _edges(documents: Sequence[EdgeDoc]) -> tuple[Edge, ...]:
 TURN_RETRY = Retry(
     attempts=5, backoff="exponential", delay=2.0, max_delay=300.0, jitter=0.2, until_deadline=True
 )
-"""How often a model call is made again, where the flow does not say; an outage is waited out."""
+"""Default `retry` of model calls; an outage is waited out."""
 
 _PLAIN = ("name", "description", "input", "timeout", "on_crash")
-"""Settings that every tool may have; they are no settings of its plan."""
+"""Settings that every tool may have, which are not part of its plan."""
 
 
 class BuildContext(Struct, frozen=True):
-    """What building a node needs of its file: the tools of the file, the agents whose conversation a later one gets, the
-    flow's name, the places, and the node types that cannot be used here."""
+    """Context for building a node: the tools of the file, the agents whose conversation a later one gets, the flow's
+    name, the places, and the node types that are not available here."""
 
     tools: Mapping[str, ToolDoc]
     kept: frozenset[str]
@@ -230,16 +230,17 @@ class BuildContext(Struct, frozen=True):
     absent: frozenset[str] = frozenset()
 
     def compiled(self, kind: str, config: Mapping[str, Json]) -> tuple[NodeSpec, Compiled]:
-        """What is known of a node's type, and its `with` ready to evaluate."""
+        """Return the spec of a node's type, and its `with` ready to evaluate."""
         if kind in self.absent:
-            # Which of the fields took secrets is not known; none is evaluated.
+            # The fields with secrets are unknown, so none is evaluated.
             return absent_spec(kind), compile_config(config, frozenset(config), frozenset())
         spec = node_types()[kind]
         return spec, compile_config(config, spec.secret_fields, spec.verbatim_fields, spec.markup, spec.exact)
 
 
 def _with_agent(node: Node, on_error: str, path: Path, context: BuildContext) -> tuple[Node, list[NodeList]]:
-    """The node of an agent with its plan, and its two lists; `path` is where it stands, `on_error` that of its calls."""
+    """Return the node of an agent with its plan, and its two lists; `path` is the node's place, `on_error` that of its
+    calls."""
     builder = _Tools(node, path, context)
     for index, item in enumerate(node.config.get("tools") or []):
         builder.add(entry_of(item), (*path, "with", "tools", index))
@@ -252,7 +253,7 @@ def _with_agent(node: Node, on_error: str, path: Path, context: BuildContext) ->
         builder.add_memory(memory)
     rules = tuple(_rules(node.config.get("approvals") or {}, builder.plans))
     if memory is not None and memory.approved:
-        # Notes that are read in all channels are for those whom the flow names, whatever the condition of their rule.
+        # Notes that are read in all channels need approvers named in the flow, whatever the condition of their rule.
         named = tuple(who for rule in rules if rule.tool == REMEMBER for who in rule.approvers or ())
         rules += (
             NOTED if memory.scope == "channel" else replace(NOTED, approvers=tuple(dict.fromkeys(named))),
@@ -287,7 +288,7 @@ NOTED = Rule(
     approvers=("channel", "requester"),
     message="This is to be remembered for later runs:",
 )
-"""By whom notes are approved, where `approvals` says nothing else of them."""
+"""Default rule for approving notes."""
 
 
 def _node(node_id: str, kind: str, config: Mapping[str, Json], line: int, context: BuildContext) -> Node:
@@ -392,7 +393,7 @@ def _schema(kind: ToolKind, model: Any) -> Json:
     return None
 
 
-# --- what a tool takes -------------------------------------------------------------------------------------
+# --- inputs of tools ---------------------------------------------------------------------------------------
 
 
 def _inputs_of(documents: Mapping[str, InputDoc]) -> dict[str, Input]:
@@ -401,7 +402,7 @@ def _inputs_of(documents: Mapping[str, InputDoc]) -> dict[str, Input]:
 
 
 def schema_of(inputs: Mapping[str, Input]) -> dict[str, Json]:
-    """The JSON Schema of what a tool with these inputs takes."""
+    """Return the JSON Schema for these inputs of a tool."""
     return {
         "type": "object",
         "properties": {name: _property(entry) for name, entry in inputs.items()},
@@ -426,7 +427,7 @@ def _property(entry: Input) -> dict[str, Json]:
 
 
 def with_flow_tools(flow: Flow, called: Mapping[str, Flow]) -> Flow:
-    """The flow whose agents know what the flows take that they call as tools."""
+    """Return the flow with the input schemas of the flows that its agents call as tools."""
     lists = {list_id: _described_list(nodes, called) for list_id, nodes in flow.lists.items()}
     return replace(flow, lists=lists) if lists != flow.lists else flow
 
@@ -452,7 +453,7 @@ def _described_tool(tool: ToolPlan, called: Mapping[str, Flow]) -> ToolPlan:
     return replace(tool, description=told, input_schema=schema_of(flow.inputs))
 
 
-# --- who approves ------------------------------------------------------------------------------------------
+# --- approvers ---------------------------------------------------------------------------------------------
 
 
 def _rules(approvals: Mapping[str, Json], tools: Sequence[ToolPlan]) -> Iterator[Rule]:
@@ -465,7 +466,8 @@ def _rules(approvals: Mapping[str, Json], tools: Sequence[ToolPlan]) -> Iterator
 
 
 def _others(approvals: Mapping[str, Json], tools: Sequence[ToolPlan]) -> list[str]:
-    """The tools that have no approvals of their own. What asks or only tells people is never approved by them."""
+    """Return the tools that the rules of `*` apply to. Tools that only ask or inform people are never approved by
+    default."""
     return [tool.name for tool in tools if tool.name not in approvals and tool.kind not in UNDECIDED]
 
 

@@ -1,10 +1,8 @@
-"""Tools of agents: those that come with sayso, as the model gets to know them; which command lines a shell
-tool allows; what the entries of `tools` and `approvals` name in a flow's raw data, before anybody checked
-them. Pure.
+"""Tools of agents: the built-in ones as described to the model; the command lines that a shell tool allows; the names
+in `tools` and `approvals` of a flow's raw, unchecked data. Pure.
 
-A command is one line, split into a program and its arguments. No shell ever reads the line, so nothing in it
-can do more than be an argument. What a shell would do with it is refused all the same, because the model
-means it: a `|` that became an argument would only be a puzzle.
+A command is one line, split into a program and its arguments. No shell ever reads the line, so every part of it is only
+an argument. Shell syntax is refused nevertheless, because the model means it: a `|` as an argument would only confuse.
 
 An allow-list has patterns, compared word by word, each word whole:
 
@@ -13,11 +11,11 @@ An allow-list has patterns, compared word by word, each word whole:
 | `tail` | the program `tail` with any arguments |
 | `kubectl get *` | `kubectl get` with any further arguments, or none |
 | `systemctl status nginx` | exactly these words |
-| `kubectl -n * get *` | in the middle `*` is exactly one word that is no option |
+| `kubectl -n * get *` | in the middle `*` is exactly one word that is not an option |
 | `cat logs/*.log` | inside a word `*` is any characters but `/` |
 | `*` | every program with any arguments |
 
-A program is compared as it is written: `kubectl` does not allow `./kubectl` nor `/tmp/kubectl`.
+A program is compared as written: `kubectl` does not allow `./kubectl` nor `/tmp/kubectl`.
 """
 
 from __future__ import annotations
@@ -42,12 +40,12 @@ MOST_LINES = 5_000
 
 
 PATTERNS = "a final `*` stands for any further arguments, and a program alone is allowed with any"
-"""What the entries of a list of commands mean, in words for the model."""
+"""Explanation of command patterns for the model."""
 
 
 @dataclass(frozen=True)
 class Builtin:
-    """One tool; `input_schema` is the JSON Schema of its input."""
+    """A built-in tool; `input_schema` is the JSON Schema of its input."""
 
     description: str
     input_schema: Json
@@ -220,7 +218,7 @@ BUILTIN: Mapping[ToolKind, Builtin] = {
         _object({"text": _text("The note.", minLength=1, maxLength=2000)}, "text"),
     ),
 }
-"""The tools by name. Tools of Python functions, MCP servers, nodes and flows get theirs from what they call."""
+"""Built-in tools by name. Tools of Python functions, MCP servers, nodes and flows are described by their targets."""
 
 
 RESOURCES: Mapping[str, Builtin] = {
@@ -238,7 +236,7 @@ RESOURCES: Mapping[str, Builtin] = {
 
 
 def described(kind: ToolKind, settings: Mapping[str, Json]) -> str:
-    """What the model is told about one of these tools with these settings: what it may do, too."""
+    """Describe one of these tools with its settings to the model, including its limits."""
     told = [BUILTIN[kind].description]
     if kind == "shell":
         told.append(f"Allowed is {_listed(settings.get('commands'))}: {PATTERNS}.")
@@ -253,7 +251,7 @@ def _listed(names: Json) -> str:
 
 
 def may_read(uri: str, patterns: Iterable[str]) -> bool:
-    """True if one of these patterns allows a resource; nothing that leads out of its folder is allowed by any."""
+    """True if one of these patterns allows a resource; `..` is never allowed."""
     plain = unquote(unquote(uri)).replace("\\", "/")
     return ".." not in plain.split("/") and any(fnmatchcase(uri, pattern) for pattern in patterns)
 
@@ -276,7 +274,7 @@ _EXPANSION = re.compile(r"\$[({A-Za-z_0-9@*#?!$-]|`")
 
 
 def split_command(command: str) -> list[str]:
-    """The words of a command. Raises `ToolRefused` for what only a shell could do."""
+    """Return the words of a command. Raises `ToolRefused` for shell syntax."""
     command = command.strip()
     for found, why in _shell_syntax(command):
         raise ToolRefused(
@@ -297,7 +295,7 @@ def split_command(command: str) -> list[str]:
 
 
 def _shell_syntax(command: str) -> Iterator[tuple[str, str]]:
-    """What a shell would act on: outside quotes operators, outside single quotes expansions too."""
+    """Yield shell syntax: operators outside quotes, expansions outside single quotes."""
     quote, at = "", 0
     while at < len(command):
         char = command[at]
@@ -348,7 +346,7 @@ def _word_fits(word: str, pattern: str) -> bool:
 
 
 def pattern_problem(pattern: str) -> str | None:
-    """What is wrong with a pattern of an allow-list; None when it is sound."""
+    """Return the fault of a pattern of an allow-list, or None if it is valid."""
     words = pattern.split()
     if not words:
         return "a pattern begins with a program"
@@ -363,22 +361,22 @@ def pattern_problem(pattern: str) -> str | None:
 
 
 ASKS_PEOPLE: frozenset[ToolKind] = frozenset({"ask_human"})
-"""The tools whose work is done by people."""
+"""Tools whose work is done by people."""
 LATER: frozenset[ToolKind] = frozenset({"plan"})
 """The tools that came when flows had tools of their own by any name: one of a flow goes first."""
 UNDECIDED: frozenset[ToolKind] = ASKS_PEOPLE | {"plan"}
-"""The tools that do nothing which people could approve."""
+"""Tools without any effect that people could approve."""
 
 
 class Entry(NamedTuple):
-    """One entry of `tools`: a name, and the settings where it has any."""
+    """One entry of `tools`: a name, and its settings if it has any."""
 
     name: str
     settings: Mapping[str, Json] | None = None
 
 
 def entry_of(item: Any) -> Entry:
-    """What an entry says; an empty name where it is neither text nor a mapping of one name."""
+    """Parse an entry of `tools`; the name is empty if it is neither text nor a mapping of one name."""
     if isinstance(item, str):
         return Entry(item)
     if isinstance(item, dict) and len(item) == 1:
@@ -388,7 +386,7 @@ def entry_of(item: Any) -> Entry:
 
 
 def tool_names(entry: Entry) -> list[str]:
-    """What the model calls the tools that an entry gives, as far as that is known."""
+    """Return the model's names for the tools of an entry, as far as known."""
     settings = entry.settings or {}
     if entry.name == "mcp":
         tools = [tool for tool in as_list(settings.get("tools")) if isinstance(tool, str)]
@@ -410,7 +408,7 @@ def named_rules(written: Json) -> list[Json]:
 
 
 def agents(data: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """All agents of a flow, as written."""
+    """Yield all agents of a flow, as written."""
     for _, node in walk(data):
         if talks(node):
             yield node

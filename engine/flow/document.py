@@ -1,6 +1,6 @@
-"""The shape of a flow file: which fields there are and what they take. The reference and the schema come from here.
+"""Shape of a flow file: its fields and their values. The reference and the schema are made from here.
 
-These models say nothing of what hangs together (ids, types, expressions); `engine.flow.reading` checks that.
+These models do not relate fields to each other (ids, types, expressions); `engine.flow.reading` checks that.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ Bots: TypeAlias = Annotated[
 
 
 class TriggerDoc(Config):
-    """What starts the flow without its name. Each has exactly one of `mention`, `message`, `reaction`, `shortcut`,
+    """Starts the flow without its name. Each has exactly one of `mention`, `message`, `reaction`, `shortcut`,
     `schedule` and `webhook`; the rest says more about it."""
 
     mention: Text | None = Field(
@@ -155,7 +155,7 @@ Count: TypeAlias = Annotated[int, Field(ge=1)]
 
 
 class LimitsDoc(Config):
-    """What no run of the flow exceeds."""
+    """Limits of each run of the flow."""
 
     deadline: Duration = Field(
         DEFAULT_DEADLINE, description="How long a question waits that has no `timeout` of its own."
@@ -181,7 +181,7 @@ class LimitsDoc(Config):
 
 
 class RetryDoc(Config):
-    """What happens after a failure, before `on_error` counts."""
+    """Retries after a failure, before `on_error` applies."""
 
     attempts: Count = Field(description="How many tries there are in all, the first one included.")
     backoff: Literal["fixed", "exponential"] = Field(
@@ -198,7 +198,7 @@ OnLimit: TypeAlias = Literal["fail", "continue", "ask"]
 
 
 class EdgeDoc(Config):
-    """What leads from one node to another."""
+    """Leads from one node to another."""
 
     from_: Text = Field(alias="from", description="The id of the node that it comes from.")
     to: Text = Field(description="The id of the node that it leads to, in the same list.")
@@ -227,7 +227,7 @@ class EdgeDoc(Config):
 
     @classmethod
     def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
-        """A loop edge has an end and no gate; nothing else has a number of iterations."""
+        """Require an end and no gate for loop edges, and no number of iterations for others."""
         if raw.get("type") == "loop":
             if raw.get("max_iterations") is None:
                 yield Fault((), "a loop edge needs `max_iterations`", "1 means one time back")
@@ -280,7 +280,7 @@ class NodeDoc(Config):
         "or `ask` a person. Left out: `again` for what has no effects, `ask` for shell, python and for http that is "
         "no GET.",
     )
-    # Its shape is checked by hand: what pydantic says of a union names all of its members.
+    # The shape is checked by hand: pydantic's errors for a union name all of its members.
     retry: Annotated[
         Any, WithJsonSchema({"anyOf": [{"enum": ["safe", "never"]}, {"type": "object"}, {"type": "null"}]})
     ] = Field(

@@ -1,9 +1,8 @@
-"""The runtime form of a flow: the `Flow` itself as JSON, from which it is had again without a YAML parser and without the
-models of the format.
+"""Runtime form of a flow: the `Flow` as JSON, restored without a YAML parser and without the models of the format.
 
-It is kept beside the pinned text, for one release (`engine.run.stored.release`), and stands for nothing by itself: what is
-read back has to give the digest that the session pinned, and its types of packages have to take what the flow gives them
-now. Else the text is read.
+It is kept beside the pinned text, for one release (`engine.run.stored.release`), and is never authoritative: the
+restored flow must have the digest that the session pinned, and its types of packages must still accept their
+configurations. Otherwise the text is read.
 """
 
 from __future__ import annotations
@@ -22,7 +21,8 @@ def _decoder() -> msgspec.json.Decoder[Flow]:
 
 
 def form_of(flow: Flow) -> bytes | None:
-    """The form of a flow; None for one that has none: it lacks a type here, or a value in it has no place in JSON."""
+    """Return the form of a flow, or None if it has none: a type is missing here, or a value cannot be represented in
+    JSON."""
     try:
         form = msgspec.json.encode(flow)
         return form if not flow.absent and _decoder().decode(form) == flow else None
@@ -31,7 +31,7 @@ def form_of(flow: Flow) -> bytes | None:
 
 
 def flow_from_form(form: bytes, digest: str) -> Flow | None:
-    """The flow that a form is of; None where it is not that of this digest, or a type of a package has changed."""
+    """Return the flow of a form, or None if its digest differs or a type of a package has changed."""
     try:
         flow = _decoder().decode(form)
     except msgspec.DecodeError:
@@ -40,7 +40,7 @@ def flow_from_form(form: bytes, digest: str) -> Flow | None:
 
 
 def _fits(flow: Flow) -> bool:
-    """True if the types of packages take what the flow gives them."""
+    """True if the types of packages accept their configurations."""
     if any(package_of(kind) != package for kind, package in flow.packages.items()):
         return False
     own = (node for nodes in flow.lists.values() for node in nodes.nodes if node.type in flow.packages)

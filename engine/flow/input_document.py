@@ -12,7 +12,7 @@ from engine.nodes.types.fields import Config
 
 
 class ItemsDoc(Config):
-    """What the items of an array are."""
+    """Items of an array."""
 
     type: InputType = Field("string", description="The type of every item.")
 

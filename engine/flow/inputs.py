@@ -26,7 +26,7 @@ _WORDS: Mapping[str, str] = {
 MOST_INPUTS = 1024 * 1024
 """Bytes of JSON that all inputs of a start have together: they stand in the journal, and in every snapshot."""
 _MOST_TOLD = 20
-"""How many wrong inputs are named."""
+"""Most wrong inputs named in an error."""
 
 
 def coerce_inputs(flow: Flow, given: Mapping[str, Json]) -> tuple[dict[str, Json], list[str]]:
@@ -64,7 +64,7 @@ def coerce_inputs(flow: Flow, given: Mapping[str, Json]) -> tuple[dict[str, Json
 
 
 def parse_input(entry: Input, given: Json) -> Json:
-    """One value for an input, from text or JSON. Raises `InvalidInputs`, naming the input and what it takes."""
+    """Parse a value for an input, from text or JSON. Raises `InvalidInputs`, naming the input and its type."""
     try:
         value = _read(entry.type, entry.items, given) if isinstance(given, str) else given
         problem = check_value(entry, value)
@@ -78,7 +78,7 @@ def parse_input(entry: Input, given: Json) -> Json:
 
 
 def check_value(entry: Input, value: Json) -> str | None:
-    """What the input expects, when the value is something else; None when it fits."""
+    """Return the input's expectation if the value does not meet it, else None."""
     if not _fits(entry.type, value):
         return f"expected {_WORDS[entry.type]}"
     if entry.items is not None and isinstance(value, list):
@@ -93,7 +93,7 @@ def check_value(entry: Input, value: Json) -> str | None:
 
 
 def to_text(problem: str, value: Json) -> str | None:
-    """The hint for a value that is no text where text is wanted."""
+    """Return the hint for a value that should be a text."""
     return QUOTE_IT if problem == "expected text" and isinstance(value, bool | int | float) else None
 
 

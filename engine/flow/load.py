@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable
 from engine.flow.model import Flow
 
 SUFFIXES = (".yml", ".yaml")
-"""What a file's name ends with to be taken for a flow."""
+"""Suffixes of flow files."""
 _SCRIPTS = (".script.yml", ".script.yaml")
-"""Files that say what Claude would say, beside their flows."""
+"""Suffixes of scripts of Claude's answers, which are beside their flows."""
 
 
 def is_flow_file(name: str) -> bool:
-    """True if a file of a folder of flows is one, by its name: it ends with .yml or .yaml, in capitals too, and is neither
-    hidden nor a script of what Claude would say."""
+    """True if a file name is that of a flow: it ends with .yml or .yaml, in any case, and is neither hidden nor a
+    script of Claude's answers."""
     name = name.lower()
     return name.endswith(SUFFIXES) and not name.endswith(_SCRIPTS) and not name.startswith(".")
 
@@ -38,9 +38,9 @@ def load_flow(
 
 
 def flow_from_body(body: bytes) -> Flow:
-    """The flow that `Flow.body()` gave. Raises `FlowError` when this release cannot run it any more.
+    """Read the flow back from `Flow.body()`. Raises `FlowError` if this release cannot run it any more.
 
-    Types of packages that cannot be used here any more are noted in `Flow.absent`, and refuse nothing.
+    Types of packages that are unavailable here are noted in `Flow.absent` and do not raise.
     """
     from engine.flow import reading
 

@@ -1,7 +1,7 @@
-"""A flow that was read and found sound: frozen values, ready to run.
+"""A checked flow: frozen values, ready to run.
 
-Its nodes stand in lists: the flow's own, `finally`, and those inside containers and `on_failure`. `Flow.lists` has all
-of them by id, those of called flows too, so that nothing has to be searched for while a session runs:
+Its nodes are in lists: the flow's own, `finally`, and those inside containers and `on_failure`. `Flow.lists` has all of
+them by id, including those of called flows, so that a running session needs no search:
 
 | id | list |
 |---|---|
@@ -9,12 +9,12 @@ of them by id, those of called flows too, so that nothing has to be searched for
 | `rollout` | the `body` of the node `rollout` |
 | `fan:left`, `pick:eu`, `pick:` | a branch, a case, the `default` of a `switch` |
 | `apply!` | the `on_failure` of the node `apply` |
-| `diagnose:turn`, `diagnose:tools` | the model calls of an agent (one node that stands for all), its tools |
-| `finally` | what runs at the end |
+| `diagnose:turn`, `diagnose:tools` | the model calls of an agent (one node represents all), its tools |
+| `finally` | the nodes that run at the end |
 | `@other/`, `@other/rollout` | the lists of the called flow `other`, under that prefix |
 
 A session pins its flow: `Flow.body()` is the text with its file's name, and those of the flows that it calls, `digest`
-the SHA-256 of those bytes, and `flow_from_body` reads it back into an equal flow, whatever has become of the files.
+the SHA-256 of those bytes, and `flow_from_body` reads it back into an equal flow, even if the files have changed.
 """
 
 import hashlib
@@ -33,10 +33,10 @@ from engine.nodes.types.registry import END, code_key
 
 InputType: TypeAlias = Literal["string", "number", "integer", "boolean", "array", "object"]
 DEFAULT_DEADLINE = 30 * 86400.0
-"""How long a question stays open when neither it nor the flow says so, in seconds."""
+"""Default time in seconds for which a question stays open."""
 
 BODY_VERSION = 1
-"""Of what `Flow.body()` gives."""
+"""Version of the format of `Flow.body()`."""
 
 
 FINALLY = "finally"
@@ -59,8 +59,8 @@ TriggerKind: TypeAlias = Literal["mention", "message", "reaction", "shortcut", "
 
 
 class Trigger(Struct, frozen=True, omit_defaults=True):
-    """What starts the flow without its name. `pattern` is what stands in the file under the kind: words, an emoji, a
-    name in a list, a cron expression, the name of a webhook; `inputs` are those that words fill, in order, `values` those of the file.
+    """Trigger of a flow. `pattern` is the value of the kind in the file: words, an emoji, a name in a list, a cron
+    expression, the name of a webhook; `inputs` are those that words fill, in order, `values` those of the file.
 
     `dedupe` and `missed` are in seconds.
     """
@@ -85,8 +85,8 @@ class Trigger(Struct, frozen=True, omit_defaults=True):
 
 
 class Limits(Struct, frozen=True, omit_defaults=True):
-    """What no run exceeds. `deadline` is in seconds; `max_cost` (dollars), `max_tokens_total` and `max_turns` are for
-    all agents of a run together, and at them people are asked."""
+    """Limits of a run. `deadline` is in seconds; `max_cost` (dollars), `max_tokens_total` and `max_turns` apply to all
+    agents of a run together, and at them people are asked."""
 
     deadline: float = DEFAULT_DEADLINE
     max_open_prompts: int = 50
@@ -99,8 +99,8 @@ class Limits(Struct, frozen=True, omit_defaults=True):
 
 
 class Edge(Struct, frozen=True, omit_defaults=True):
-    """An edge between two nodes of one list. `gate` is that of the target; `max_iterations` counts the times that a
-    loop edge may be taken, and `on_limit` says what happens where it would be taken once more."""
+    """An edge between two nodes of one list. `gate` is that of the target; `max_iterations` is the number of times that
+    a loop edge may be taken, and `on_limit` the action at that limit."""
 
     from_: str
     to: str
@@ -121,7 +121,7 @@ class NodeList(Struct, frozen=True, omit_defaults=True, dict=True):
 
     @cached_property
     def is_graph(self) -> bool:
-        """True if edges say what comes first, and not the order of the file."""
+        """True if edges define the order, not the file."""
         return bool(self.edges)
 
     @cached_property
@@ -131,7 +131,7 @@ class NodeList(Struct, frozen=True, omit_defaults=True, dict=True):
 
     @cached_property
     def guards(self) -> Mapping[str, tuple[str, ...]]:
-        """By the id of each covered node the ids of the approvals that cover it."""
+        """Return the ids of the approvals that cover a node, by the id of the node."""
         found: dict[str, tuple[str, ...]] = {}
         for node in self.nodes:
             if node.covers is not None:
@@ -160,12 +160,12 @@ class NodeList(Struct, frozen=True, omit_defaults=True, dict=True):
 
     @cached_property
     def finals(self) -> tuple[str, ...]:
-        """The ids of the nodes of a graph that no forward edge leaves: where it ends."""
+        """Return the ids of a graph's final nodes, which no forward edge leaves."""
         return tuple(node.id for node in self.nodes if not self.outgoing[node.id]) if self.is_graph else ()
 
     @cached_property
     def order(self) -> tuple[str, ...]:
-        """The ids so that what comes first stands first; otherwise as listed."""
+        """Return the ids in topological order; otherwise as listed."""
         return tuple(
             self.nodes[position].id for position in reachability.topological(len(self.nodes), self._pairs)
         )
@@ -183,7 +183,7 @@ class NodeList(Struct, frozen=True, omit_defaults=True, dict=True):
         return tuple(node.id for node in self.nodes if not self.incoming[node.id])
 
     def gate(self, node_id: str) -> Gate:
-        """Which of its incoming edges a node waits for."""
+        """Return whether a node waits for `any` or `all` of its incoming edges."""
         edges = self.incoming[node_id]
         return edges[0].gate if edges else "all"
 
@@ -257,12 +257,12 @@ class Flow(Struct, frozen=True, omit_defaults=True, dict=True):
 
     @property
     def deadline(self) -> float:
-        """How long a question waits that has no timeout of its own, in seconds."""
+        """Default timeout of the flow's questions, in seconds."""
         return self.limits.deadline
 
     def body(self) -> bytes:
-        """What a session pins: canonical JSON of version, name, file and text, of the called flows, and of the packages
-        that node types come from."""
+        """Return the bytes that a session pins: canonical JSON of version, name, file and text, of the called flows,
+        and of the packages that provide node types."""
         pinned: dict[str, Json] = {
             "version": BODY_VERSION,
             "name": self.name,
@@ -292,12 +292,12 @@ class Flow(Struct, frozen=True, omit_defaults=True, dict=True):
 
     @cached_property
     def by_id(self) -> Mapping[str, Node]:
-        """All nodes of the flow's own file by id, those inside others too."""
+        """Return all nodes of the flow's own file by id, nested ones too."""
         return {node.id: node for nodes in self.own_lists.values() for node in nodes.nodes}
 
     @cached_property
     def calls(self) -> frozenset[str]:
-        """The names of the flows that nodes of this file call."""
+        """Return the names of the flows that nodes of this file call."""
         return frozenset(node.calls for node in self.by_id.values() if node.calls is not None)
 
     @property
@@ -307,7 +307,7 @@ class Flow(Struct, frozen=True, omit_defaults=True, dict=True):
 
     @property
     def mcp_servers(self) -> Mapping[str, int]:
-        """The MCP servers whose tools its agents use, each with the line of a node that does."""
+        """Return the MCP servers whose tools its agents use, each with the line of a node that uses it."""
         return {
             str(tool.node.config["server"]): node.line
             for each in self.lists.values()
@@ -317,7 +317,7 @@ class Flow(Struct, frozen=True, omit_defaults=True, dict=True):
         }
 
     def alone(self) -> Self:
-        """The flow without those that it calls: what its own file says."""
+        """Return the flow as its own file defines it, without called flows."""
         return replace(self, lists=self.own_lists, flows={})
 
     @cached_property

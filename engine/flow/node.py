@@ -1,5 +1,5 @@
-"""One node of a flow as it is run, and what an agent among them may do. Nodes and plans name each other: an agent's
-tools are nodes."""
+"""One runtime node of a flow, and the plan of an agent. Nodes and plans refer to each other: an agent's tools are
+nodes."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -20,7 +20,7 @@ Gate: TypeAlias = Literal["any", "all"]
 
 
 class Retry(Struct, frozen=True, omit_defaults=True):
-    """What happens after a failure: at most `attempts` tries in all, with waits in seconds between them."""
+    """Reaction to a failure: at most `attempts` tries in all, with waits in seconds between them."""
 
     attempts: int
     backoff: Literal["fixed", "exponential"] = "fixed"
@@ -28,7 +28,7 @@ class Retry(Struct, frozen=True, omit_defaults=True):
     max_delay: float = 300.0
     jitter: float = 0.0
     until_deadline: bool = False
-    """What the other side cannot help is tried again until the deadline (`engine.decide.outages`)."""
+    """True if failures of the other side are retried until the deadline (`engine.decide.outages`)."""
 
     def wait(self, failures: int, chance: float) -> float:
         """Seconds to wait after so many failures (1 or more); `chance`, from 0 to 1, says where in the jitter."""
@@ -44,11 +44,11 @@ class Node(Struct, frozen=True, omit_defaults=True, dict=True):
 
     `index` is its place in the list `list_id`. `lists` are the ids of the lists that it holds: `body` of a foreach or
     loop, the branches of a parallel by name, the cases of a switch by value with `default` under the empty key.
-    `on_failure` is the id of that list, `as_` the name of a foreach's item, `calls` the name of the flow that it
-    calls, `while_` and `until_` the conditions of a loop.
+    `on_failure` is the id of that list, `as_` the name of a foreach's item, `calls` the name of the flow that it calls,
+    `while_` and `until_` the conditions of a loop.
 
-    `timeout` is in seconds, `on_crash` is None where the file leaves it to the type, `secrets` are the names of
-    the secrets that it refers to, `line` is where it stands in the file.
+    `timeout` is in seconds, `on_crash` is None if the file leaves it to the type, `secrets` are the names of the
+    secrets that it refers to, `line` is its line in the file.
     """
 
     id: str
@@ -70,22 +70,22 @@ class Node(Struct, frozen=True, omit_defaults=True, dict=True):
     as_: str | None = None
     calls: str | None = None
     collect: Compiled | None = None
-    """What each pass of a `foreach` contributes."""
+    """Contribution of each pass of a `foreach`."""
     while_: Compiled | None = None
     until_: Compiled | None = None
     agent: "AgentPlan | None" = None
-    """The tools of an agent, and what else its file says."""
+    """Tools and further settings of an agent."""
     settled: Mapping[str, Json] | None = None
-    """What stands under `with`, checked and with defaults filled in, where no expression decides it."""
+    """Checked `with` with defaults, if no expression decides it."""
 
     @cached_property
     def spec(self) -> NodeSpec:
-        """What the engine knows about the node's type."""
+        """Return the spec of the node's type."""
         return spec_of(self.type)
 
     @cached_property
     def constant(self) -> bytes | None:
-        """What is `settled`, as JSON: each start reads a copy of its own."""
+        """Return `settled` as JSON: each start decodes a copy of its own."""
         return None if self.settled is None else encode(self.settled)
 
     @property
@@ -94,14 +94,14 @@ class Node(Struct, frozen=True, omit_defaults=True, dict=True):
         return self.on_error.removeprefix("goto:") if self.on_error.startswith("goto:") else None
 
     def crash_policy(self, evaluated: Json) -> OnCrash:
-        """What an interruption of this node means, given its evaluated `with`: run it again, or ask a person."""
+        """Return whether an interruption of this node, given its evaluated `with`, runs it again or asks a person."""
         if self.on_crash is not None:
             return self.on_crash
         return self.spec.on_crash(evaluated if isinstance(evaluated, dict) else {})
 
     @property
     def covers(self) -> str | None:
-        """The id of the node, in the same list, that runs only if this approval approved exactly what it does."""
+        """Return the id of the node, in the same list, that runs only if this approval approved its exact action."""
         return self.config.get("covers") if self.type == "approval" else None
 
     @property
@@ -133,8 +133,8 @@ ToolKind: TypeAlias = Literal[
     "flow",
     "remember",
 ]
-"""How a call becomes a node: the built-in tools by name, a function, a tool of an MCP server, or a node or flow that
-the file describes under `tools`."""
+"""Origin of a tool: the built-in tools by name, a function, a tool of an MCP server, or a node or flow that the file
+describes under `tools`."""
 
 
 Verdict: TypeAlias = Literal["approve", "edit", "reject", "answer"]
@@ -143,9 +143,9 @@ Verdict: TypeAlias = Literal["approve", "edit", "reject", "answer"]
 class ToolPlan(Struct, frozen=True, omit_defaults=True):
     """One tool of an agent.
 
-    `name` is what the model calls it (of an MCP server `<server>__<tool>`), `input_schema` the JSON Schema of what it
-    takes; None where an MCP server says it. `node` does the work: it stands in the agent's list of tools. `settings`
-    are the tool's own: allow-lists, who is asked.
+    `name` is the model's name for it (for an MCP server `<server>__<tool>`), `input_schema` the JSON Schema of its
+    input, or None if an MCP server supplies it. `node` does the work and is in the agent's list of tools. `settings`
+    are the tool's own: allow-lists, the people to ask.
     """
 
     name: str
@@ -157,10 +157,10 @@ class ToolPlan(Struct, frozen=True, omit_defaults=True):
 
 
 class Rule(Struct, frozen=True, omit_defaults=True):
-    """Which calls of a tool people decide first. `when` sees `tool` and `input`; without it, every call.
+    """Rule for calls of a tool that people decide first. `when` sees `tool` and `input`; without it, every call.
 
-    `approvers` are entries as in an approval; None: the requester, or the channel where there is none. `clocks` are
-    `timeout`, `on_timeout`, `remind_every`, `escalate` and `hours` as an approval has them, in seconds.
+    `approvers` are entries as in an approval; None: the requester, or the channel without one. `clocks` are `timeout`,
+    `on_timeout`, `remind_every`, `escalate` and `hours` as an approval has them, in seconds.
     """
 
     tool: str
@@ -175,7 +175,7 @@ class Rule(Struct, frozen=True, omit_defaults=True):
 
 
 class Memory(Struct, frozen=True, omit_defaults=True):
-    """Notes that outlive a run: who reads them, for how many seconds they are kept, whether people approve each."""
+    """Notes that outlive a run: their readers, the seconds for which they are kept, and whether people approve each."""
 
     scope: Literal["channel", "flow"]
     keep: float
@@ -183,10 +183,10 @@ class Memory(Struct, frozen=True, omit_defaults=True):
 
 
 class AgentPlan(Struct, frozen=True, omit_defaults=True):
-    """What an agent may do beside talking.
+    """Capabilities of an agent beside talking.
 
     `output` is the JSON Schema of its last answer, `context` the ids of earlier agents whose conversations it gets,
-    `keeps` whether a later one gets this one's.
+    `keeps` is True if a later one gets this one's.
     """
 
     tools: tuple[ToolPlan, ...] = ()
@@ -195,7 +195,7 @@ class AgentPlan(Struct, frozen=True, omit_defaults=True):
     context: tuple[str, ...] = ()
     keeps: bool = False
     grants: Literal["off", "run", "flow"] = "off"
-    """How far a person can allow calls like one that is approved."""
+    """Widest scope in which a person can allow calls like the approved one."""
     memory: Memory | None = None
 
     def tool(self, name: str) -> ToolPlan | None:
@@ -208,5 +208,5 @@ class AgentPlan(Struct, frozen=True, omit_defaults=True):
 
 
 def plan_of(node: Node) -> AgentPlan:
-    """What an agent may do; nothing beside talking for one whose file says nothing."""
+    """Return the plan of an agent; without one in its file, an empty plan."""
     return node.agent or AgentPlan()

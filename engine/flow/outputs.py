@@ -1,4 +1,4 @@
-"""What is known of the output of each node of a list: its type, and why it may be null."""
+"""Known facts about the output of each node of a list: its type, and why it may be null."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from engine.types.lattice import ANY, Type
 def output_of(
     node: Mapping[str, Any], found: Type, at: Reached, gates: Sequence[Mapping[str, Any]] = ()
 ) -> Output:
-    """The output of a node whose type is known, for those behind it. `at` is what holds where it stands, `gates` are the
+    """Return the output of a node of known type, for the nodes after it. `at` holds the facts at its place, `gates` the
     approvals that cover it."""
     condition, on_error = node.get("if"), node.get("on_error", "fail")
     may_skip = condition is not None and condition is not True
@@ -33,7 +33,7 @@ def output_of(
         statuses.add("failed")
     only_if = may_skip and on_error not in ("continue", "ask")
     for gate in gates:
-        # Whether the flow may go on after an approval that approved nothing.
+        # True if the flow may go on after a rejection.
         goes_on = (
             gate.get("on_error", "fail") != "fail"
             or as_mapping(gate.get("with")).get("on_reject") == "continue"
@@ -46,7 +46,7 @@ def output_of(
 
 
 def _conjuncts(facts: Facts) -> Facts:
-    """What a condition says, without what follows from it: the same words elsewhere say the same."""
+    """Return the parts of a condition itself, without their implications: the same text elsewhere means the same."""
     return frozenset(fact for fact in facts if fact.kind == "held")
 
 
@@ -61,8 +61,8 @@ def at_end(outputs: Mapping[str, Output], positions: Mapping[str, int], end: Rea
 
 
 def first_sight(nodes: Sequence[Any]) -> dict[str, Type]:
-    """The types of a list whose nodes nobody has looked into yet: what `last` is in the body of a loop. All of them may
-    be null, as a round may have left them out."""
+    """Return provisional types for an unchecked list: `last` in the body of a loop. All of them may be null, as a round
+    may have left them out."""
     found: dict[str, Type] = {}
     ended: str | None = None
     for entry in nodes:

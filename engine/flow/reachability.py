@@ -1,6 +1,6 @@
 """Orders and reachability in graphs of nodes: plain functions over positions in a list and pairs of them.
 
-Sets of nodes are integers, one bit for each position: a union is one operation, however many nodes there are.
+Sets of nodes are integers, one bit per position: a union is one operation for any number of nodes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Pair: TypeAlias = tuple[int, int]
 
 
 def successors(count: int, pairs: Iterable[Pair]) -> list[list[int]]:
-    """For each position those that its edges lead to, in the order of the edges."""
+    """Return the targets of each position's edges, in the order of the edges."""
     found: list[list[int]] = [[] for _ in range(count)]
     for source, target in pairs:
         found[source].append(target)
@@ -40,7 +40,7 @@ def topological(count: int, pairs: Sequence[Pair]) -> list[int]:
 
 
 def ancestors(count: int, pairs: Sequence[Pair]) -> list[int]:
-    """For each position the set of those from which edges lead to it. On a circle, what is known without it."""
+    """Return for each position the set of those from which edges lead to it. Edges of a circle do not count."""
     sets = [0] * count
     following = successors(count, pairs)
     for position in topological(count, pairs):

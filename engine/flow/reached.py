@@ -1,7 +1,7 @@
-"""Which nodes of a list have surely run, and what surely holds, when another of them runs.
+"""Nodes of a list that have surely run, and facts that surely hold, when another node runs.
 
-A list is followed along the ways that lead from node to node: its edges, or the order of the file, and jumps forward.
-Where ways meet, only what holds on each of them holds.
+A list is followed along its ways from node to node: its edges, or the order of the file, and jumps forward. Where ways
+meet, only facts of all of them hold.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from engine.types.facts import NOTHING, Fact, Facts, when_false, when_true
 
 
 class Reached(NamedTuple):
-    """What holds where a node runs: the set of the positions that were not left out, and the facts."""
+    """State where a node runs: the set of the positions that were not left out, and the facts."""
 
     ran: int
     facts: Facts
@@ -39,7 +39,7 @@ NOWHERE = Reached(0, NOTHING)
 
 
 def condition_facts(written: Any, *, holds: bool = True) -> Facts:
-    """What a condition as it is written makes true, or makes true when it is false."""
+    """Return the facts of a written condition if it is true, or with `holds=False` if it is false."""
     return _facts_of(written, holds) if isinstance(written, str) and "{{" in written else NOTHING
 
 
@@ -56,7 +56,7 @@ def _facts_of(written: str, holds: bool) -> Facts:
 
 
 def reached(nodes: Sequence[Any], edges: Sequence[Any], positions: Mapping[str, int]) -> list[Reached]:
-    """What holds at each node of a list, and at its end (the last entry)."""
+    """Return the state at each node of a list, and at its end (the last entry)."""
     incoming: list[list[Way]] = [[] for _ in nodes]
     leading = ways(nodes, edges, positions)
     for way in leading:
@@ -72,7 +72,7 @@ def reached(nodes: Sequence[Any], edges: Sequence[Any], positions: Mapping[str, 
         ]
         ended = [_at_end(nodes, found, n) for n in ends if incoming[n] or n == 0]
         return [*found, _met(ended) if ended else NOWHERE]
-    # Only a node that waits for all of its ways finds all that they surely come from.
+    # Only nodes that wait for all of their ways can rely on every ancestor.
     if not any(as_mapping(edge).get("gate") == "any" for edge in edges):
         found = [_certain(state, order, incoming, leading) for state in found]
     return [*found, _certain(NOWHERE, order, incoming, leading)]
@@ -95,7 +95,7 @@ def _behind(nodes: Sequence[Any], found: list[Reached], way: Way) -> Reached:
 
 
 def _at_end(nodes: Sequence[Any], found: list[Reached], position: int) -> Reached:
-    """What holds where a list comes to its end at this node."""
+    """Return the state if a list ends at this node."""
     node = as_mapping(nodes[position])
     ran, facts = found[position]
     if node.get("type") == END:
@@ -116,15 +116,15 @@ def always_stops(node: Mapping[str, Any]) -> bool:
 
 
 def _passed(node: Mapping[str, Any]) -> Facts:
-    """What holds behind a node that stops its list when its condition holds."""
+    """Return the facts after a node that stops its list when its condition holds."""
     return condition_facts(node.get("if"), holds=False) if stops(node) else NOTHING
 
 
 def _certain(
     state: Reached, order: Sequence[int], incoming: Sequence[Sequence[Way]], leading: Sequence[Way]
 ) -> Reached:
-    """With every node that nothing can leave out: those at the beginning, and those that an unconditional way leads to
-    from one of them or from one that was not left out."""
+    """Add every node that cannot be left out: those at the beginning, and those reached by an unconditional way from
+    one of them or from one that was not left out."""
     ran = state.ran
     jumpers = {way.source for way in leading if way.jump}
     for position in order:
@@ -180,7 +180,7 @@ def _text(value: Any) -> str:
 
 
 def jumps(node: Mapping[str, Any]) -> list[str]:
-    """The ids of the nodes to which a failure, a timeout or a rejection of this one goes."""
+    """Return the ids of the nodes to which a failure, a timeout or a rejection of this one jumps."""
     with_ = as_mapping(node.get("with"))
     given = (node.get("on_error"), with_.get("on_timeout"), with_.get("on_reject"))
     found = [GOTO.fullmatch(each) for each in given if isinstance(each, str)]

@@ -62,15 +62,15 @@ def read(text: str, file: str, *, sources: Sources = no_source) -> tuple[Flow, L
 
 
 def warnings(flow: Flow, sources: Sources = no_source) -> list[Problem]:
-    """What is allowed in a flow's own file and probably not meant, in the order of its lines."""
+    """Return the warnings about a flow's own file, in the order of its lines."""
     located = load_located(flow.text, flow.file)
     doubts = [located.problem(fault) for fault in _checked(located, sources, typed=True)[1] if fault.doubt]
     return _in_order([*located.doubts, *doubts, *flow_warnings(flow)])
 
 
 def _read_pinned(text: str, file: str, packages: Mapping[str, str]) -> tuple[Flow, Located]:
-    """The same for a text that a session pinned, with the packages that its node types came from. It was sound then, so
-    its expressions are not typed: what is wrong with one is said when it is evaluated. Raises `FlowError`."""
+    """Read a text that a session pinned, with the packages of its node types. It was valid then, so its expressions are
+    not type-checked: their errors appear when they are evaluated. Raises `FlowError`."""
     located, absent = load_located(text, file), dict[str, str]()
     document, found = _checked(located, no_source, typed=False)
     faults = _without_absent(found, located.data, packages, absent)
@@ -113,8 +113,8 @@ def _in_order(problems: list[Problem]) -> list[Problem]:
 
 
 def _checked(located: Located, sources: Sources, *, typed: bool) -> tuple[FlowDoc | None, Iterator[Fault]]:
-    """The document, where its shape is right; and everything that is wrong, found only as far as somebody asks for
-    more: first the shape, then what it means."""
+    """Return the document, if its shape is right, and all faults, found lazily: first those of the shape, then of the
+    meaning."""
     data = located.data
     if not isinstance(data, dict):
         return None, iter([Fault((), f"a flow is a mapping with `flow` and `nodes`, not {kind_of(data)}")])
@@ -154,7 +154,7 @@ def _like_text(path: Path, written: str, value: Any) -> Fault:
 
 
 def _is_in_input(data: Mapping[str, Any], path: Path) -> bool:
-    """True if this stands in the list or mapping of an input, of which nobody said that its items are numbers."""
+    """True if this is in the list or mapping of an input whose items were not declared as numbers."""
     if path[0] == "triggers":
         return path[2:3] == ("inputs",) and len(path) > 4
     if path[0] != "inputs" or path[2:3] != ("default",) or len(path) < 4:
@@ -188,7 +188,7 @@ RESTRICTIONS = frozenset(
 
 
 def _nulls(located: Located) -> Iterator[Fault]:
-    """Restrictions that are null outside of data, where they would count as left out."""
+    """Yield restrictions that are null outside of data and would count as left out."""
     for path in located.spans:
         name = path[-1] if path else ""
         if name not in RESTRICTIONS or _is_second(path) or located.value(path) is not None:
@@ -216,8 +216,8 @@ def _is_second(path: Path) -> bool:
 def _without_absent(
     faults: Iterator[Fault], data: Any, packages: Mapping[str, str], absent: dict[str, str]
 ) -> Iterator[Fault]:
-    """The faults without those of nodes whose type came from a package and cannot be used now: why goes into `absent`. The
-    text was sound when it was pinned, so it is the package that has changed."""
+    """Yield the faults, except those of nodes whose package type is unavailable: their reasons go into `absent`. The
+    text was valid when it was pinned, so the package has changed."""
     for fault in faults:
         kind = _type_at(data, fault.path) if packages else ""
         if kind not in packages:
@@ -229,13 +229,13 @@ def _without_absent(
 
 
 def _type_at(data: dict[str, Any], path: Path) -> str:
-    """The type of the node or tool that a place belongs to; empty where there is none."""
+    """Return the type of the node or tool that a place belongs to; empty if there is none."""
     return str(_node_or_tool_at(data, path)[0].get("type") or "")
 
 
 def _advised(fault: Fault, data: dict[str, Any]) -> Fault | None:
-    """A better hint for a field that stands beside `with` and belongs into it; None for what is wrong inside a field
-    that should not be there at all, which is said elsewhere."""
+    """Return the fault with a better hint for a field beside `with` that belongs into it; None for faults inside a
+    misplaced field, which is reported elsewhere."""
     node, rest = _node_at(data, fault.path)
     spec = spec_at(node)
     if fault.on_key and len(fault.path) == 1:

@@ -1,7 +1,7 @@
-"""Flows that call flows: finding the called ones, checking what they are given, and putting them together.
+"""Flows that call flows: finding the called ones, checking their inputs, and combining them.
 
-A flow is read alone first, so that flows may call each other, and themselves, in a circle; `limits.max_depth` ends
-that when it runs. A call is checked against the called flow's inputs, and so are the calls of the called flow.
+A flow is first read alone, so that flows may call each other, and themselves, in a circle; `limits.max_depth` ends that
+when it runs. A call is checked against the called flow's inputs, and so are the calls of the called flow.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from engine.language.template import has_expression
 from engine.language.yaml import Located, load_located
 
 FindFlow: TypeAlias = Callable[[str], Flow | None]
-"""A flow by its name; None when there is none. Raises `FlowError` when it does not load."""
+"""Finder of flows by name; returns None for an unknown one. Raises `FlowError` when it does not load."""
 
 
 def link(flow: Flow, located: Located, find: FindFlow | None, known: Iterable[str]) -> Flow:
@@ -51,7 +51,7 @@ class _Linker:
         self.found: dict[str, Flow] = {}
 
     def faults(self, located: Located) -> Iterator[Fault]:
-        """Find what is wrong with the calls of the flow, and with those of the flows that it calls."""
+        """Yield the faults of the flow's calls, and of those in the flows that it calls."""
         for path, name, inputs in _calls(located.data):
             where = (*path, "with", "flow")
             try:
@@ -64,7 +64,7 @@ class _Linker:
                 yield Fault(where, f"there is no flow `{name}`", self._hint(name))
                 continue
             if target.lock is not None:
-                # A lock that is read and not held would be worse than none.
+                # A lock that is ignored would be worse than none.
                 message = f"the flow `{name}` has a `lock`, which is not taken where it is called"
                 yield Fault(where, message, "a session has one lock: that of the flow it was started with")
             # The inputs of a tool are the model's to give.
@@ -114,8 +114,8 @@ def _problems(located: Located, faults: Iterator[Fault]) -> list[Problem]:
 
 
 def _calls(data: Mapping[str, Any]) -> Iterator[tuple[Path, str, Mapping[str, Json] | None]]:
-    """Every call in a sound flow: the path of its node, the name of the flow, the inputs as written; of a flow that
-    agents have as a tool the path of the tool, and None."""
+    """Yield every call in a sound flow: the path of its node, the name of the flow, the inputs as written; for a flow
+    used as a tool the path of the tool, and None."""
     for place, node in walk(data):
         name = _called_by(node)
         if name is not None:
@@ -134,7 +134,7 @@ def _called_by(written: Any) -> str | None:
 
 
 def check_call(inputs: Mapping[str, Json], target: Flow) -> Iterator[Fault]:
-    """Find what is wrong with the inputs of a call; what an expression will give is left open."""
+    """Yield the faults of a call's inputs; values that an expression will give are not checked."""
     for name, value in inputs.items():
         entry = target.inputs.get(name)
         if entry is None:

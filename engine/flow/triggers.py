@@ -1,5 +1,5 @@
-"""What starts a flow beside its name: patterns (`rollback {service} in {region}`), reactions, schedules, webhooks. Checks them,
-and makes of each the value that the flow carries."""
+"""Triggers of a flow: patterns (`rollback {service} in {region}`), reactions, schedules, webhooks. Checks them, and
+converts each to the value that the flow carries."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
     "body_as": ("webhook",),
     "events": ("webhook",),
 }
-"""Which kinds a field belongs to; `inputs` belongs to all."""
+"""Kinds that a field belongs to; `inputs` belongs to all."""
 
 _PLACE = re.compile(r"\{([^{}]*)\}")
 _EMOJI = re.compile(r"[a-z0-9_+'-]{1,100}", re.ASCII)
 _HOOK = re.compile(r"[a-z0-9][a-z0-9-]{0,63}", re.ASCII)
 _WORDS = ("mention", "message")
 _ALONE = ("schedule", "webhook")
-"""Kinds that start the flow in nobody's name."""
+"""Kinds that start the flow without a requester."""
 
 
 class Given(NamedTuple):
-    """What a flow's file says of its inputs: which there are, and those that can be told apart from a wrong entry."""
+    """Inputs of a flow's file: all names, and the documents of the valid ones."""
 
     names: Collection[str]
     documents: Mapping[str, InputDoc]
@@ -73,7 +73,7 @@ def words_of(pattern: str, place: str = "") -> str:
 
 
 def check_trigger(raw: Mapping[str, Any], given: Given) -> Iterator[Fault]:
-    """Find what is wrong with one trigger beyond the shape of its fields."""
+    """Yield the faults of a trigger beyond the shape of its fields."""
     kinds = [kind for kind in KINDS if raw.get(kind) is not None]
     if len(kinds) != 1:
         message = "a trigger has one of " + ", ".join(f"`{kind}`" for kind in KINDS)
@@ -110,7 +110,7 @@ def _or(names: Collection[str]) -> str:
 
 
 def check_words(pattern: str, inputs: Collection[str]) -> Iterator[Fault]:
-    """Find what is wrong with a pattern of words, given the inputs that the flow has."""
+    """Yield the faults of a pattern of words, given the inputs of the flow."""
     words = _PLACE.sub("\0", pattern)
     if "{" in words or "}" in words:
         yield Fault((), "a brace without its partner", "an input stands in the pattern as {name}")
@@ -175,7 +175,7 @@ _PATTERNS = {
 
 
 def _places(raw: Mapping[str, Any], kind: str, filled: set[str], given: Given) -> Iterator[Fault]:
-    """Every input that a trigger fills is one of the flow's, of a type that fits, and filled once."""
+    """Check that every input a trigger fills is one of the flow's, of a fitting type, and filled once."""
     for field in ("message_as", "link_as"):
         text_input = raw.get(field)
         if isinstance(text_input, str):
@@ -226,7 +226,7 @@ def _value(name: str, value: Json, filled: set[str], given: Given) -> Iterator[F
 
 
 def _alone(kind: str, raw: Mapping[str, Any], given: Given) -> Iterator[Fault]:
-    """What no person starts has a channel, and nobody who could be asked for what is missing."""
+    """Check that a trigger without a person has a channel, and gives every required input."""
     if raw.get("channel") is None:
         yield Fault((), f"a {kind} needs `channel`, where its runs are", 'write `channel: "#ops"`')
     values = raw.get("inputs") if isinstance(raw.get("inputs"), dict) else {}

@@ -1,4 +1,4 @@
-"""What is wrong with agents: their tools, who approves their calls, what they answer with, whose conversations they get.
+"""Checks of agents: their tools, the approvals of their calls, their output, and the conversations that they get.
 
 Works on the raw data, as `engine.flow.checks.nodes` does.
 """
@@ -41,11 +41,11 @@ from engine.types import lattice
 from engine.types.lattice import TEXTS, Type, input_type, mapping_of, schema_type
 
 ANY = "*"
-"""In `approvals`: every tool that has no entry of its own."""
+"""In `approvals`: every tool without an entry of its own."""
 
 
 class AgentContext(Struct, frozen=True):
-    """What an agent has around it: what its expressions may name, the tools of the file, whether people may be asked."""
+    """Context of an agent: the names for its expressions, the tools of the file, and whether people may be asked."""
 
     scope: Scope
     tools: Mapping[str, Any]
@@ -53,7 +53,7 @@ class AgentContext(Struct, frozen=True):
 
 
 def check_agent(node: Mapping[str, Any], around: AgentContext) -> Iterator[Fault]:
-    """All that is wrong with an agent beyond the shape of its `with`. Paths begin at the node."""
+    """Yield the faults of an agent beyond the shape of its `with`. Paths begin at the node."""
     with_ = as_mapping(node.get("with"))
     for fault in _agent(with_, around):
         yield fault.under(("with",))
@@ -89,7 +89,7 @@ def _memory_mode(written: Any) -> Json:
 
 
 def _named_approvers(memory: Json, approvals: Mapping[str, Any]) -> Iterator[Fault]:
-    """Notes that agents read in other channels too are approved by people whom the flow names."""
+    """Require approvers named in the flow for notes that agents read in other channels too."""
     written = approvals.get("remember", approvals.get(ANY))
     rules = [] if written is None else [as_mapping(rule) for rule in named_rules(written)]
     named = [set(map(str, as_list(rule.get("approvers")))) for rule in rules]
@@ -114,7 +114,7 @@ def _expressions_in(value: Json) -> Iterator[Path]:
 
 
 def _context(name: str, path: Path, scope: Scope) -> Iterator[Fault]:
-    """An earlier agent whose conversation is to be known."""
+    """Check an entry of `context`, which must be an earlier agent."""
     if not NAME.fullmatch(name):
         return
     if name == scope.current:
@@ -130,7 +130,7 @@ def _context(name: str, path: Path, scope: Scope) -> Iterator[Fault]:
 
 
 def _entry(item: Any, around: AgentContext, known: dict[str, Entry]) -> Iterator[Fault]:
-    """One entry of `tools`; `known` collects the tools by the names that the model has for them."""
+    """Check one entry of `tools`; `known` collects the tools by the model's names for them."""
     entry = entry_of(item)
     if not entry.name:
         message = (
@@ -170,9 +170,9 @@ def _builtin(entry: Entry, around: AgentContext) -> Iterator[Fault]:
 def _settings(
     kind: ToolKind, model: type[ToolSettings], raw: Mapping[str, Json], scope: Scope
 ) -> Iterator[Fault]:
-    """Find what is wrong with the settings of a tool; what an expression will decide is left open."""
+    """Yield faults in the settings of a tool; values that an expression will give are not checked."""
     for fault, given in _shape(model, raw):
-        # Where no expression may stand, that is said instead.
+        # Elsewhere a misplaced expression has a message of its own.
         if not has_expression(given) or fault.path[:1] == ("input",):
             yield fault
     yield from model.conflicts(raw)
@@ -231,7 +231,7 @@ def _names(entry: Entry, known: dict[str, Entry]) -> Iterator[Fault]:
 
 
 def _approvals(name: str, written: Any, known: Mapping[str, Entry], around: AgentContext) -> Iterator[Fault]:
-    """One entry of `approvals`. Paths begin at its name."""
+    """Check one entry of `approvals`. Paths begin at its name."""
     if name in known and known[name].name in UNDECIDED - around.tools.keys():
         asks = known[name].name in ASKS_PEOPLE
         why = (
@@ -272,7 +272,7 @@ def _rule(rule: Mapping[str, Any], path: Path, entry: Entry | None, around: Agen
 
 
 def _input_type(entry: Entry | None, tools: Mapping[str, Any]) -> Type:
-    """The type of what a tool takes, as far as it is known before it runs."""
+    """Return the type of a tool's input, as far as it is known before it runs."""
     if entry is None:
         return lattice.ANY
     if entry.name in tools:
@@ -292,7 +292,7 @@ def _inputs_type(inputs: Any) -> Type:
 
 
 def check_tools(tools: Mapping[str, Any]) -> Iterator[Fault]:
-    """Find what is wrong with the tools of a file, wherever they are used. Paths begin at their names."""
+    """Yield faults in the tools of a file, wherever they are used. Paths begin at their names."""
     for name, tool in tools.items():
         if name in TOOLS.keys() - LATER:
             message = f"`{name}` is a tool that every agent can have"
@@ -343,10 +343,10 @@ def _no_tool_type(kind: str, spec: NodeSpec | None) -> Fault:
 
 
 def check_used_tools(node: Mapping[str, Any], tools: Mapping[str, Any], scope: Scope) -> Iterator[Fault]:
-    """What the tools of the file name that is not known where this agent uses them. Paths begin at their names."""
+    """Yield the names in the file's tools that are unknown where this agent uses them. Paths begin at the tools' names."""
     for name in dict.fromkeys(entry.name for entry in entries(node)):
         for fault in _expressions(name, as_mapping(tools.get(name)), scope):
-            # Of the names of nodes other agents may know others.
+            # Other agents may know other names of nodes.
             by_place = (fault.snippet or "").startswith(("nodes.", "status.", "errors."))
             told = (
                 f"{fault.message}; the agent `{scope.current}` has this tool" if by_place else fault.message

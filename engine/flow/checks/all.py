@@ -1,16 +1,16 @@
-"""What hangs together in a flow: names, ids, node types, and every name that an expression uses; and
-warnings: what is allowed in a flow that loads, and is probably not meant. Pure.
+"""Checks of a flow as a whole: names, ids, node types, and every name in an expression; and warnings about a flow that
+loads but is probably not as intended. Pure.
 
-Works on the raw data, in which anything may be missing or of the wrong type: the shape was checked elsewhere,
-and a problem there must not hide the others.
+Works on the raw data, in which anything may be missing or of the wrong type: the shape was checked elsewhere, and a
+problem there must not hide the others.
 
-Warnings are of:
+Warnings concern:
 
 * An approval with `on_reject: continue`, and a later step with effects that does not depend on the decision: it runs after
   a rejection too. A step depends on it when it, an edge that must be taken, or a container around it names the approval, or a
-  step that depends on it; when the approval covers it; or when a `fail` stands before it that does.
+  step that depends on it; when the approval covers it; or when a dependent `fail` comes before it.
 * A loop edge without a condition that fails at its limit: it always gets there.
-* What the type of a node warns of (`NodeSpec.warnings`).
+* Warnings of node types (`NodeSpec.warnings`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def check_flow(
             for fault in check_trigger(trigger, given):
                 yield fault.under(("triggers", index))
     known = {str(name): input_type(entry) for name, entry in inputs.items()}
-    # A name that is not there is told as such, and has no type.
+    # A missing name is reported as such, and has no type.
     scope = Scope(mapping_of(known, rest=ANY), {}, typed=typed, sources=sources)
     lock = data.get("lock")
     if lock is None and data.get("on_conflict") is not None:
@@ -76,7 +76,7 @@ def _flow_name(name: Any) -> Iterator[Fault]:
 
 
 def _follow_ups(data: Mapping[str, Any]) -> Iterator[Fault]:
-    """An agent that listens after its answer keeps the session open: nothing may wait for that."""
+    """Check that no step waits for an agent with `follow_up`, which keeps the session open after its answer."""
     nodes, edges = as_list(data.get("nodes")), as_list(data.get("edges"))
     for index, node in enumerate(map(as_mapping, nodes)):
         if not as_mapping(node.get("with")).get("follow_up"):
@@ -90,7 +90,7 @@ def _follow_ups(data: Mapping[str, Any]) -> Iterator[Fault]:
 
 
 def _documents(inputs: Mapping[str, Any]) -> dict[str, InputDoc]:
-    """The inputs whose entries have the right shape."""
+    """Return the inputs whose entries have the right shape."""
     found = {}
     for name, entry in inputs.items():
         try:
@@ -107,7 +107,7 @@ _ASK = "ask"
 
 
 def warnings(flow: Flow) -> list[Problem]:
-    """What to look at in the flow's own file, in the order of its lines."""
+    """Return the warnings about the flow's own file, in the order of its lines."""
     found = [problem for nodes in flow.own_lists.values() for problem in _of_list(flow, nodes)]
     return sorted(dict.fromkeys(found), key=lambda problem: (problem.line, problem.message))
 
@@ -131,7 +131,7 @@ def _of_list(flow: Flow, nodes: NodeList) -> Iterator[Problem]:
 
 
 def _unreachable(flow: Flow, nodes: NodeList) -> Iterator[Problem]:
-    """The first node of each part of a list that nothing leads to, behind an unconditional `end` or `fail`."""
+    """Yield the first node of each unreachable part of a list, after an unconditional `end` or `fail`."""
     written = [
         {"id": node.id, "type": node.type, "if": node.if_, "on_error": node.on_error, "with": node.config}
         for node in nodes.nodes
@@ -147,13 +147,13 @@ def _unreachable(flow: Flow, nodes: NodeList) -> Iterator[Problem]:
 
 
 class _Later:
-    """The steps behind an approval, as far as nothing on the way depends on its decision."""
+    """Steps after an approval, as far as nothing on the way depends on its decision."""
 
     def __init__(self, flow: Flow, gate: Node) -> None:
         self.flow = flow
         self.gate = gate
         self.known = {gate.id}
-        """The approval, what depends on it, and what holds it: to name one of them is to depend on it."""
+        """The approval, its dependents and its containers: a step that names one of them depends on it."""
         self.holders: Mapping[str, Node] = {
             list_id: node
             for nodes in flow.own_lists.values()
@@ -174,7 +174,7 @@ class _Later:
             self.known |= {at.id} if at is not None else set()
 
     def _among(self, nodes: Sequence[Node], around: frozenset[str]) -> Iterator[Node]:
-        """Those of these steps, and of the steps inside them, that do not depend on it, up to a `fail` that does."""
+        """Yield the steps, nested ones included, that do not depend on it, up to a `fail` that does."""
         for node in nodes:
             if not self._depends(node):
                 yield from self._effects(node, around)
@@ -204,7 +204,7 @@ class _Later:
         return any(len(path) > 1 and path[1] in self.known for path in compiled.names)
 
     def _effects(self, node: Node, around: frozenset[str]) -> Iterator[Node]:
-        """The node where it has effects; the nodes with effects inside it."""
+        """Yield the node if it has effects, and the nodes with effects inside it."""
         if has_effects(node):
             yield node
         lists = [f"@{node.calls}/"] if node.calls is not None else list(node.lists.values())
@@ -212,7 +212,7 @@ class _Later:
             if list_id is None or list_id in around or list_id not in self.flow.lists:
                 continue
             found = self._among(self.flow.lists[list_id].nodes, around | {list_id})
-            # What is wrong in another file is wrong where it is called.
+            # A problem in another file is reported at the call.
             yield from [node for _ in found][:1] if node.calls is not None else found
 
 
@@ -222,7 +222,7 @@ def _ends(node: Node) -> bool:
 
 
 def has_effects(node: Node) -> bool:
-    """True if running a node twice would do something outside twice. An agent counts where it has tools."""
+    """True if running a node twice would have an outside effect twice. Agents count if they have tools."""
     if node.agent is not None:
         return bool(node.agent.tools)
     return node.spec.mode == "run" and node.spec.on_crash(node.config) == _ASK

@@ -1,6 +1,5 @@
-"""What is wrong with the edges of a list of nodes (ends that are not there, circles, loops that lead nowhere)
-and with approvals that cover a node (`covers: <id>`): whether that node can be covered, and whether what it
-will do is known when the approval is asked.
+"""Checks of the edges of a list of nodes (missing ends, circles, loops that lead nowhere) and of approvals that cover a
+node (`covers: <id>`): the node must be coverable, and its action known when the approval is asked.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _MAX_SHOWN = 12
 
 
 def ends(edge: Any) -> tuple[str, str]:
-    """The ids that an edge joins; empty where they are missing."""
+    """Return the ids that an edge joins; missing ones are empty."""
     written = as_mapping(edge)
     source, target = written.get("from"), written.get("to")
     return source if isinstance(source, str) else "", target if isinstance(target, str) else ""
@@ -53,7 +52,7 @@ def check_edges(
     line_of: Callable[[Path], int],
     edges_path: Path,
 ) -> Iterator[Fault]:
-    """All that is wrong with a list of edges, by its number in the list; `scopes` is what is known after each node."""
+    """Yield the faults of a list of edges, by number in the list; `scopes` are the names known after each node."""
     first: dict[tuple[str, str], int] = {}
     for number, edge in enumerate(edges):
         if not isinstance(edge, dict):
@@ -139,14 +138,14 @@ def _loops(edges: list[Any], positions: Mapping[str, int]) -> Iterator[Fault]:
 
 
 _FORESEEN = ("decision", "values")
-"""What is known of an approval's output when it is asked: that it is given, and the values that it proposes."""
+"""Parts of an approval's output known when it is asked: that it is given, and the values that it proposes."""
 
 
 class _Covered(NamedTuple):
     gate: str
     node_id: str
     scope: Scope
-    """What the approval itself knows."""
+    """Names known to the approval itself."""
 
 
 def check_covers(
@@ -156,7 +155,7 @@ def check_covers(
     scope: Scope,
     levels: Sequence[Any],
 ) -> Iterator[Fault]:
-    """Find what is wrong with the approvals of a list that cover other nodes of it. Paths begin at the list.
+    """Yield the faults of approvals that cover other nodes of their list. Paths begin at the list.
 
     `seen` has for each node the set of those that surely came before it, `levels` what each of them sees.
     """
@@ -205,7 +204,7 @@ def _target(
 
 
 def _names(value: Json, path: Path, covered: _Covered) -> Iterator[Fault]:
-    """The names that the covered node uses although nobody knows their values when the approval is asked."""
+    """Yield the names in the covered node whose values are unknown when the approval is asked."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from _names(item, (*path, key), covered)

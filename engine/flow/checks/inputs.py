@@ -1,4 +1,4 @@
-"""What is wrong with one input, of a flow or of a tool: its name, and how its type, choices and default go together."""
+"""Checks of one input, of a flow or a tool: its name, and its type, choices and default together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.nodes.types.names import MAX_NAME, NAME
 
 
 def check_input(name: str, entry: Any) -> Iterator[Fault]:
-    """Find what is wrong with an input beyond its shape. Paths begin at its name."""
+    """Yield the faults of an input beyond its shape. Paths begin at its name."""
     path: Path = (name,)
     if not NAME.fullmatch(name) or len(name) > MAX_NAME:
         yield Fault(path, f"{name[:80]!r} is no name for an input", name_hint(name, "_"), on_key=True)

@@ -1,4 +1,4 @@
-"""What hangs together in lists of nodes: ids, types, what each type takes, and what expressions may name where.
+"""Checks of lists of nodes: ids, types, the fields of each type, and the names that expressions may use.
 
 Works on the raw data, as `engine.flow.checks.all` does; the lists that a node holds are checked right after it.
 """
@@ -56,7 +56,7 @@ from engine.types.pieces import Pieces, Record, single, type_of
 
 
 class Site(Struct, frozen=True):
-    """Where a list of nodes stands: its path, what is visible to all of it, and whether its nodes may ask people."""
+    """Place of a list of nodes: its path, the names visible to all of it, and whether its nodes may ask people."""
 
     path: Path
     scope: Scope
@@ -71,7 +71,7 @@ class Site(Struct, frozen=True):
 
 
 def check_nodes(data: Mapping[str, Any], scope: Scope, line_of: Callable[[Path], int]) -> Iterator[Fault]:
-    """All that is wrong with the nodes of a flow, and with its edges. `scope` is what all of it knows."""
+    """Yield the faults of a flow's nodes and edges. `scope` holds the names known everywhere in it."""
     scope = replace(scope, places=places(data), items=items(data))
     nodes, last = as_list(data.get("nodes")), as_list(data.get("finally"))
     site = Site(("nodes",), scope, line_of, as_mapping(data.get("tools")))
@@ -93,7 +93,7 @@ _ALL = Reached(-1, NOTHING)
 
 
 class _Ended(NamedTuple):
-    """A list that was gone through: what is known of its nodes, and the types of their outputs at its end."""
+    """Result of checking a list: the known facts about its nodes, and the types of their outputs at its end."""
 
     outputs: Mapping[str, Output]
     types: Mapping[str, Type]
@@ -101,7 +101,7 @@ class _Ended(NamedTuple):
 
 
 def _list(nodes: list[Any], edges: list[Any], site: Site, edges_path: Path) -> Generator[Fault, None, _Ended]:
-    """The nodes of one list, each with what came before it, then its edges."""
+    """Check the nodes of one list, each with those before it, then its edges."""
     positions, typed = ids(nodes), site.scope.typed
     outputs: dict[str, Output] = {}
     seen = _seen(len(nodes), edges, positions)
@@ -158,25 +158,25 @@ def _edges(
 
 
 def _in_order(count: int, edges: list[Any], positions: Mapping[str, int]) -> list[int]:
-    """The positions so that what comes first stands first; on a circle, which is reported, as they are written."""
+    """Return the positions in execution order; those on a circle, which is reported, as they are written."""
     order = reachability.topological(count, sound_pairs(edges, positions)) if edges else list(range(count))
     return [*order, *(position for position in range(count) if position not in set(order))]
 
 
 def _seen(count: int, edges: list[Any], positions: Mapping[str, int]) -> list[int]:
-    """For each node of a list the set of those that surely came before it."""
+    """Return for each node of a list the set of those that surely ran before it."""
     if not edges:
         return [(1 << position) - 1 for position in range(count)]
     pairs = sound_pairs(edges, positions)
     seen = reachability.ancestors(count, pairs)
     for position in set(range(count)) - set(reachability.topological(count, pairs)):
-        # On or behind a circle nobody can say what comes first. The circle is reported, and that is enough.
+        # On or after a circle the order is unknown. Reporting the circle is enough.
         seen[position] = (1 << count) - 1
     return seen
 
 
 def _node(node: Mapping[str, Any], site: Site, level: Level) -> Generator[Fault, None, Type]:
-    """Everything about a node and what it holds; the type of its output."""
+    """Check a node and its children; returns the type of its output."""
     name = node.get("id")
     scope = site.scope.at(name if isinstance(name, str) else None, level)
     record: dict[Path, Pieces] = {}
@@ -205,7 +205,7 @@ def _node(node: Mapping[str, Any], site: Site, level: Level) -> Generator[Fault,
 
 
 def _collect(written: Json, path: Path, scope: Scope) -> Generator[Fault, None, Type]:
-    """What each round of a `foreach` contributes; the type of the list of it."""
+    """Check `collect` of a `foreach`; returns the type of the collected list."""
     record: dict[Path, Pieces] = {}
     for fault in check_values(written, ("with", "collect"), scope, secrets=False, record=record):
         yield fault.under(path)
@@ -228,7 +228,7 @@ def _on_failure(node: Mapping[str, Any], site: Site, level: Level) -> Iterator[F
 
 
 def _variables(node: Mapping[str, Any], part: Part, within: Type | None) -> dict[str, Type]:
-    """What the body of a node knows beside the nodes."""
+    """Return the variables of a node's body."""
     spec = spec_at(node)
     if spec is None or spec.variables is None:
         return {}
@@ -277,7 +277,7 @@ def _fields(
 
 
 def _of_type(node: Mapping[str, Any], spec: NodeSpec, site: Site) -> Iterator[Fault]:
-    """What stands beside `with` although the type does not take it, or does not although it must."""
+    """Yield fields beside `with` that the type does not take, or requires and lacks."""
     if spec.mode == "prompt" and not site.asks:
         message = f"`finally` asks nobody: it can have no node of type `{spec.name}`"
         yield Fault(("type",), message, "what `finally` has must run when nobody is there to answer")
@@ -370,7 +370,7 @@ def _goto(target: str, path: Path, site: Site, siblings: Mapping[str, int]) -> I
 
 
 def _ways_out(node: Mapping[str, Any], site: Site, siblings: Mapping[str, int]) -> Iterator[Fault]:
-    """Where a question leads that nobody answered in time, or that was rejected."""
+    """Check the `goto` targets of a question's timeout and rejection."""
     for name in ("on_timeout", "on_reject"):
         value = as_mapping(node.get("with")).get(name)
         goto = GOTO.fullmatch(value) if isinstance(value, str) else None
@@ -416,7 +416,7 @@ def _with(
 
 
 def _nulls(spec: NodeSpec, with_: Mapping[str, Json], record: Record) -> Iterator[Fault]:
-    """What does not count as left out although it is null, or may be."""
+    """Yield fields that must have a value and are or may be null."""
     for name in spec.exact:
         if name in with_ and with_[name] is None:
             yield Fault(("with", name), NOT_LEFT_OUT, "write a value, or leave the key out")
@@ -428,7 +428,7 @@ def _nulls(spec: NodeSpec, with_: Mapping[str, Json], record: Record) -> Iterato
 
 
 def _named(name: Json, path: Path, kind: str, scope: Scope) -> Iterator[Fault]:
-    """A field that names a node: one of this type that surely came before."""
+    """Check a field that must name a node of this type that surely came before."""
     if not isinstance(name, str):
         return
     if scope.find(name) is None:
@@ -438,7 +438,7 @@ def _named(name: Json, path: Path, kind: str, scope: Scope) -> Iterator[Fault]:
 
 
 def _round_scope(node: Mapping[str, Any], scope: Scope, condition: str) -> Scope:
-    """What the conditions of a loop know: what the loop does, and the rounds. `until` is asked after a round."""
+    """Return the scope of a loop's conditions: the loop's own, and its rounds. `until` is evaluated after a round."""
     body = Part("body", ("body",), as_list(node.get("body")))
     known = scope.knowing(_variables(node, body, None))
     return known.holding(frozenset({not_null(("last",))})) if condition == "until" and scope.typed else known

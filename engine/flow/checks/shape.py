@@ -1,8 +1,8 @@
-"""Raw data of a flow, before anybody knows whether it is sound: the JSON Schema of what an agent answers,
-where the lists of nodes stand, and whether what expressions give fits the fields that they stand in. Pure.
+"""Raw data of a flow before it is checked: the JSON Schema of an agent's output, the places of lists of nodes, and the
+types of expressions against their fields. Pure.
 
-Keywords that JSON Schema does not have are refused, although it would ignore them: a slip is no silent permission.
-`$ref` leads to `$defs` of the same schema and nowhere else. Values are checked in `engine.language.codec`.
+Keywords that JSON Schema does not have are refused, although it would ignore them: a typo must not widen a schema.
+`$ref` leads to `$defs` of the same schema only. Values are checked in `engine.language.codec`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from engine.types.pieces import Pieces, Record, single
 
 TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 MAX_DEPTH = 32
-"""How deep a schema may nest."""
+"""Most levels of nesting in a schema."""
 
 
 def _is_pattern(value: Json) -> bool:
@@ -57,7 +57,7 @@ _KINDS: tuple[tuple[str, Callable[[Json], bool], str], ...] = (
     ("anything", lambda value: True, "default const"),
 )
 _PLAIN = {keyword: (words, fits) for words, fits, keywords in _KINDS for keyword in keywords.split()}
-"""By keyword what its value has to be."""
+"""Required value by keyword."""
 _ONE = (
     "items",
     "contains",
@@ -80,7 +80,7 @@ KEYWORDS = frozenset({*_PLAIN, *_ONE, *_LISTED, *_NAMED, "type", "$ref"})
 
 
 def schema_faults(schema: Json) -> Iterator[Fault]:
-    """What keeps a value from being a schema that can be used here. Paths begin at the schema."""
+    """Yield the reasons why a value is not a usable schema. Paths begin at the schema."""
     yield from _schema(schema, (), schema, 0)
 
 
@@ -194,29 +194,29 @@ class Part(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a node stands: its path in the data, its position in its list, and the containers around it, outermost
-    first, each with the key of the part; and its type."""
+    """Place of a node: its path in the data, its position in its list, and the containers around it, outermost first,
+    each with the key of the part; and its type."""
 
     path: Path
     position: int
     around: tuple[tuple[str, str], ...]
     type: Any = None
     talks: bool = False
-    """Whether it is an agent."""
+    """True if it is an agent."""
 
 
 def as_list(value: Any) -> list[Any]:
-    """The value where it is a list, else an empty one."""
+    """Return the value if it is a list, else an empty one."""
     return value if isinstance(value, list) else []
 
 
 def as_mapping(value: Any) -> Mapping[str, Any]:
-    """The value where it is a mapping, else an empty one."""
+    """Return the value if it is a mapping, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def spec_at(node: Mapping[str, Any]) -> NodeSpec | None:
-    """The type of a node as written; None where there is no such type."""
+    """Return the type of a node as written, or None if there is no such type."""
     kind = node.get("type")
     return node_types().get(kind) if isinstance(kind, str) else None
 
@@ -235,7 +235,7 @@ def covered_by(node: Mapping[str, Any]) -> str | None:
 
 
 def taken_parts(node: Mapping[str, Any]) -> frozenset[str]:
-    """The fields beside `with` that a node's type has; all of them where nobody knows the type."""
+    """Return the fields beside `with` that a node's type has; all possible ones for an unknown type."""
     spec = spec_at(node)
     return frozenset(spec.parts if spec is not None else PARTS)
 
@@ -264,7 +264,7 @@ def ids(nodes: list[Any]) -> dict[str, int]:
 
 
 def walk(data: Mapping[str, Any]) -> Iterator[tuple[Place, Mapping[str, Any]]]:
-    """Every node of a flow with its place, in the order of the file; `finally` last."""
+    """Yield every node of a flow with its place, in the order of the file; `finally` last."""
     yield from _walk(as_list(data.get("nodes")), ("nodes",), ())
     yield from _walk(as_list(data.get("finally")), ("finally",), (("finally", ""),))
 
@@ -319,7 +319,7 @@ class _Sample(NamedTuple):
 
 
 def unfit(spec: NodeSpec, with_: Mapping[str, Json], record: Record) -> Iterator[Fault]:
-    """The expressions under a `with` that give what their field does not take, as far as that is known."""
+    """Yield the expressions under a `with` whose values do not fit their field, as far as known."""
     choices = {path: _samples(pieces, path, spec) for path, pieces in record.items()}
     choices = {path: samples for path, samples in choices.items() if samples}
     told: set[Path] = set()

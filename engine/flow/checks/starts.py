@@ -1,8 +1,8 @@
-"""Warnings of what starts flows: words that start another one or nothing, and runs that no person starts. Pure.
+"""Warnings about triggers: words that start another flow or none, and runs that no person starts. Pure.
 
-Warnings are of:
+Warnings concern:
 
-* Words behind a mention that the bot answers itself, and flows with such a name.
+* Words after a mention that the bot answers itself, and flows with such a name.
 * The same words, emoji or entry of the shortcut's list twice, in one flow or in several.
 * A question that only the requester or their manager may answer, and a message to them, in a flow that a schedule, a
   webhook or an app's message starts: such a run has no requester.
@@ -24,12 +24,12 @@ from engine.nodes.types.fields import listed
 BUILT_IN = frozenset(
     ("cancel", "done", "flows", "grants", "help", "list", "memory", "pause", "resume", "run", "status", "stop")
 )  # fmt: skip
-"""What the bot understands itself where it is the whole message."""
+"""Words that the bot handles itself if they are the whole message."""
 _ABSENT = frozenset(("requester", "manager", "dm:requester", "dm:manager"))
 
 
 def start_warnings(flows: Iterable[Flow]) -> list[Problem]:
-    """What to look at in the files of flows that are served together, file by file."""
+    """Return the warnings about flows that are served together, file by file."""
     served = sorted(flows, key=lambda flow: flow.file)
     found = [problem for flow in served for problem in (*_built_in(flow), *_nobody(flow))]
     told = [(flow, index, trigger) for flow in served for index, trigger in enumerate(flow.triggers)]
@@ -58,7 +58,7 @@ _SAME = {
     "reaction": "both start",
     "shortcut": "nobody can tell the two apart",
 }
-"""What becomes of two triggers that are the same."""
+"""Effects of two equal triggers."""
 
 
 def _at(flow: Flow, index: int, message: str, hint: str) -> Problem:
@@ -89,7 +89,7 @@ def _built_in(flow: Flow) -> Iterator[Problem]:
 
 
 def _nobody(flow: Flow) -> Iterator[Problem]:
-    """Nodes of the flow, and those that call a flow with such nodes, that would ask or tell nobody."""
+    """Yield nodes of the flow (calls included) that have nobody to ask or inform."""
     alone = [each for each in flow.triggers if each.kind in ("schedule", "webhook") or each.from_bots]
     if not alone:
         return
@@ -110,7 +110,7 @@ def _nobody(flow: Flow) -> Iterator[Problem]:
 
 
 def _is_for_nobody(node: Node) -> bool:
-    """True if a node asks or tells only those whom a run without a requester has not."""
+    """True if a node addresses only people that a run without a requester lacks."""
     rules = node.agent.rules if node.agent is not None else ()
     configs = [node.config, *(rule.clocks for rule in rules)]
     steps = [step for config in configs for step in listed(config.get("escalate") or [])]

@@ -1,9 +1,9 @@
-"""Checks the names in expressions against what surely exists when the node runs; says what is wrong with
-expressions and texts in the words that a flow's author reads.
+"""Checks of the names in expressions against the values that surely exist when the node runs, with messages for the
+author of the flow.
 
-What surely came before: in a list the nodes above; in a graph those from which edges lead here; and all that came
-before the containers around. Such a node may have been skipped, or left out by an edge: its output is null then.
-Nodes inside another container are not visible: its output has theirs.
+Surely before a node: in a list the nodes above; in a graph those from which edges lead here; and everything before the
+containers around it. Such a node may have been skipped, or left out by an edge: its output is null then. Nodes inside
+another container are not visible: its output has theirs.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from engine.types.lattice import (
 from engine.types.pieces import Pieces
 
 SESSION_FIELDS = ("id", "requester", "flow")
-"""What `session` has: the session's id, who asked for it, the flow's name."""
+"""Fields of `session`: the session's id, the requester, the flow's name."""
 
 ROOTS: Mapping[str, str] = {
     "inputs": "the inputs, `inputs.<name>`",
@@ -59,7 +59,7 @@ ROOTS: Mapping[str, str] = {
     "now": "the time of this step, in UTC: `2026-11-21T22:40:00.000Z`",
     "secrets": "`secrets.NAME`, in `env` of shell and in requests of http only",
 }
-"""The names that expressions know everywhere, with what the flow reference says of them."""
+"""Names known to all expressions, with their descriptions for the flow reference."""
 
 VARIABLES: Mapping[str, str] = {
     "index": "in the body of `foreach` and `loop`: the number of the round, from 0",
@@ -69,10 +69,10 @@ VARIABLES: Mapping[str, str] = {
 
 
 class Output(NamedTuple):
-    """What is known of a node for those behind it.
+    """Known facts about a node for those after it.
 
-    `type` is that of its output when it completed, `null` why it may be null then all the same. When its `if` is the only
-    reason, `held` is what this `if` says; `ran` is what held when it ran.
+    `type` is that of its output when it completed, `null` the reason why it may be null nevertheless. If that is only
+    its `if`, `held` are the facts of this `if`; `ran` are the facts at the time it ran.
     """
 
     type: Type
@@ -86,8 +86,8 @@ NEVER_RUN = Output(ANY, null="it may not have run")
 
 
 class Level(NamedTuple):
-    """One list of nodes as seen by one of them, or from inside it: `seen` is the set of positions that came before,
-    `graph` whether edges say so, `reached` what surely ran and holds."""
+    """A list of nodes as seen by one of them, or from inside it: `seen` is the set of earlier positions, `graph` is
+    True if edges define the order, `reached` holds the nodes that surely ran, and the facts."""
 
     outputs: Mapping[str, Output]
     positions: Mapping[str, int]
@@ -101,14 +101,14 @@ class Level(NamedTuple):
 
 
 ENDED = frozenset({"completed", "failed", "skipped"})
-"""How a node that has ended did end."""
+"""Possible statuses of an ended node."""
 UNDER_WAY = frozenset({"started", "interrupted", "retrying"})
-"""What else `finally` may see."""
+"""Further statuses that `finally` may see."""
 
 
 class Scope(Struct, frozen=True):
-    """What an expression may name. `levels` are the lists around it, innermost last; `variables` what bodies know;
-    `current` the id of the node; `places` says where every node of the flow stands, `items` which foreach uses a name.
+    """Names for an expression. `levels` are the lists around it, innermost last; `variables` those of bodies; `current`
+    the id of the node; `places` the places of all nodes of the flow, `items` the foreach of each item name.
 
     `facts` hold here. Without `typed` only names are checked: that is for a text that a session has pinned.
     """
@@ -123,7 +123,7 @@ class Scope(Struct, frozen=True):
     typed: bool = True
     sources: Sources = no_source
     timeless: bool = False
-    """Whether what stands here is evaluated more than once, and must be the same each time."""
+    """True if expressions here are evaluated more than once, and must give the same value each time."""
 
     def at(self, current: str | None, level: Level) -> Scope:
         """The scope of a node in a list."""
@@ -139,27 +139,28 @@ class Scope(Struct, frozen=True):
         return self if facts <= self.facts else replace(self, facts=self.facts | facts)
 
     def visible(self) -> list[str]:
-        """All ids that came before."""
+        """Return all earlier ids."""
         return [name for level in self.levels for name in level.visible()]
 
     def find(self, name: str) -> tuple[Output, bool] | None:
-        """A node that came before, and whether nothing left it out; None for one that did not surely come before."""
+        """Return an earlier node, and True with it if it was surely not left out; None if it does not surely come
+        before."""
         for level in reversed(self.levels):
             position = level.positions.get(name)
             if position is not None and level.seen >> position & 1:
                 return level.outputs.get(name, NEVER_RUN), bool(level.reached.ran >> position & 1)
         return None
 
-    # --- types: what `engine.types.inference` asks ----------------------------------------------------------
+    # --- types, for `engine.types.inference` -----------------------------------------------------------------
 
     def root(self, name: str) -> Type:
-        """The type of a name; of `nodes` and the like that of what stands behind it counts."""
+        """Return the type of a name; for `nodes` and the like, the parts below count."""
         if name in self.variables:
             return self.variables[name]
         return self.inputs if name == "inputs" else _KNOWN.get(name, ANY)
 
     def narrowed(self, path: Names, found: Type, facts: Facts) -> Type:
-        """The type of a path where these facts hold, beside those of this place."""
+        """Return the type of a path under these facts and those of this place."""
         if len(path) == 2 and path[0] in ("nodes", "status", "errors") and path[0] not in self.variables:
             facts = self._grown(facts)
             found = self._of_node(path[0], path[1], facts)
@@ -193,7 +194,7 @@ class Scope(Struct, frozen=True):
         return output.type.or_null(output.null if reached and output.null else f"`{name}` may be left out")
 
     def _statuses(self, name: str, node: tuple[Output, bool], facts: Facts) -> frozenset[str]:
-        """How the node may have ended; empty text for one that did not run."""
+        """Return the possible statuses of the node; empty text if it may not have run."""
         output, reached = node
         known = output.statuses if reached else output.statuses | {"skipped", ""}
         for fact in facts:
@@ -211,7 +212,7 @@ class Scope(Struct, frozen=True):
         return reached and (output.null is None or (output.held is not None and output.held <= facts))
 
     def _grown(self, facts: Facts) -> Facts:
-        """These facts, those of this place, and what held when the nodes ran that surely completed."""
+        """Return these facts, those of this place, and those at the time the surely completed nodes ran."""
         return _grow(self, facts | self.facts)
 
 
@@ -255,8 +256,8 @@ def _check_names(used: Iterable[tuple[Segment, Reference]], path: Path, scope: S
 def _fault_in(
     segment: Segment, path: Path, message: str, hint: str | None, name: str, doubt: bool = False
 ) -> Fault:
-    """Find what is wrong with a name, or another part of an expression, in the text at a path."""
-    # Where in the text the name stands; the whole expression when it is spelled with brackets.
+    """Return the fault of a name, or another part of an expression, in the text at a path."""
+    # Place of the name in the text; the whole expression if it is written with brackets.
     inside = segment.text.find(name) if name else -1
     offset, snippet = (segment.offset + inside, name) if inside >= 0 else (segment.offset, segment.text)
     return Fault(path, message, hint, offset=offset, snippet=snippet, doubt=doubt)
@@ -332,7 +333,7 @@ def _not_before(root: str, name: str, scope: Scope) -> Wrong:
 
 
 def _apart(name: str, place: Place, here: tuple[tuple[str, str], ...]) -> tuple[str, str] | None:
-    """What keeps a node in other containers apart from an expression in these; None when they are around both."""
+    """Return the reason and hint why a node in other containers is not visible here; None if they surround both."""
     for depth, (container, key) in enumerate(place.around):
         mine = here[depth] if depth < len(here) else ("", "")
         if mine == (container, key):
@@ -358,7 +359,7 @@ def _later(name: str, scope: Scope) -> tuple[str, str]:
 
 
 def name_hint(name: str, filler: str) -> str:
-    """How the name could be written, or what a name is."""
+    """Suggest a spelling for the name, or describe valid names."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
     fixed = re.sub(r"[^a-z0-9]+", filler, words.lower().replace("_", filler)).strip(filler)
     if FLOW_NAME.fullmatch(fixed) and len(fixed) <= MAX_NAME:
@@ -377,8 +378,8 @@ def check_values(
     exact: Places = (),
     handed_on: bool = False,
 ) -> Iterator[Fault]:
-    """Find what is wrong with the expressions in a value, with the names that they use and with their types; in `exact` places
-    null is no part of a text, and a doubt in what is `handed_on`."""
+    """Yield the faults of expressions in a value, their names and types; in `exact` places null is an error inside a
+    text, and in `handed_on` values a doubt."""
     if isinstance(value, str):
         if "{" in value or "$" in value:
             yield from check_text(
@@ -412,7 +413,7 @@ def check_text(
     exact: bool = False,
     handed_on: bool = False,
 ) -> Iterator[Fault]:
-    """Find what is wrong with the expressions of a text; `only` these names may stand at their beginnings, if it is given."""
+    """Yield the faults of expressions in a text; with `only`, just these names may begin them."""
     bad, references = inspect_text(text, secrets=secrets)
     for error in bad:
         yield _bad(error, path)
@@ -437,7 +438,7 @@ _FOREIGN = re.compile(
 
 
 def _foreign(text: str, path: Path) -> Iterator[Fault]:
-    """A doubt where a text has what means something in other languages of templates."""
+    """Yield a doubt about syntax of other template languages in a text."""
     for found in _FOREIGN.finditer(text):
         if found["sign"]:
             message, hint = (
@@ -455,7 +456,7 @@ def _foreign(text: str, path: Path) -> Iterator[Fault]:
 
 
 def check_condition(value: Json, path: Path, scope: Scope) -> Iterator[Fault]:
-    """Find what is wrong with a condition, and with the names that it uses."""
+    """Yield the faults of a condition and its names."""
     try:
         compile_condition(value)
     except BadExpression as error:
@@ -498,7 +499,7 @@ def _bad(error: BadExpression, path: Path) -> Fault:
 def _typed(
     text: str, path: Path, scope: Scope, record: dict[Path, Pieces] | None, exact: bool, handed_on: bool
 ) -> Iterator[Fault]:
-    """Find what is wrong with the types in the expressions of a text; `record` is told what they give."""
+    """Yield the type faults of expressions in a text; `record` collects their types."""
     from engine.language.jinja import parse_expression
     from engine.types.inference import NO_PART_OF_TEXT, Inference
 

@@ -1,12 +1,11 @@
-"""A flow as a picture: Mermaid text, and SVG of our own layout. Pure.
+"""Diagrams of a flow: Mermaid text, and SVG with our own layout. Pure.
 
-Marks say what became of nodes in a session: `(list id, node id)` → a status of `engine.journal.history`. They are shown as words
-and as colour, so that the picture can be read without seeing colours.
+Marks show the status of nodes in a session: `(list id, node id)` → a status of `engine.journal.history`. They appear as
+words and as colour, so that the picture can be read without seeing colours.
 
-The layout of the SVG goes from the inside out. A list of nodes is a column of boxes, or, where it has edges,
-rows of boxes: each node stands one row below the last of those that lead to it. A node that holds lists is a
-box around them, side by side. Text is measured by a table of widths that is on the safe side, so the picture
-needs no fonts to be drawn.
+The layout of the SVG goes from the inside out. A list of nodes is a column of boxes, or, if it has edges, rows of
+boxes: each node is one row below the last of those that lead to it. A node that holds lists is a box around them, side
+by side. Text is measured by a conservative table of widths, so the picture needs no fonts to be drawn.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ Marks: TypeAlias = Mapping[tuple[str, str], str]
 
 @dataclass(frozen=True)
 class Look:
-    """How a status is drawn: its words, and the colours of ground, line and text (at least 7 : 1)."""
+    """Style of a status: its words, and the colours of ground, line and text (at least 7 : 1)."""
 
     words: str
     fill: str
@@ -74,7 +73,7 @@ def _columns(flow: Flow, node: Node, around: tuple[str, ...]) -> Iterator[Column
 
 
 def _facts(node: Node) -> list[str]:
-    """What a drawing says about a node beside its name."""
+    """Return the lines about a node below its name."""
     lines = [node.type if node.as_ is None else f"{node.type} {node.as_}"]
     if node.condition is not None:
         lines.append(f"if {bare(node.if_)}")
@@ -97,7 +96,7 @@ def _facts(node: Node) -> list[str]:
 
 
 def bare(value: object, most: int = 44) -> str:
-    """An expression without its braces, cut where it is long."""
+    """Return an expression without its braces, shortened if it is long."""
     text = " ".join(str(value).split())
     if text.startswith("{{") and text.endswith("}}") and text.count("{{") == 1:
         text = text[2:-2].strip()
@@ -116,7 +115,7 @@ def _edges_of(nodes: NodeList) -> list[Edge]:
 
 
 def _edge_label(edge: Edge) -> str:
-    """What an edge says."""
+    """Return the label of an edge."""
     parts = []
     if edge.when is not None:
         parts.append(bare(edge.when.raw))
@@ -206,7 +205,7 @@ class _Mermaid:
 
 
 def _quoted(text: str) -> str:
-    """Text inside a quoted Mermaid label: what could end it, or begin markup, is spelled as an entity."""
+    """Escape text for a quoted Mermaid label: characters that could end it, or begin markup, become entities."""
     replaced = {"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "&": "#amp;", "`": "#96;"}
     return "".join(replaced.get(char, char) for char in text)
 
@@ -225,7 +224,7 @@ _MARGIN = 16
 
 @dataclass
 class _Box:
-    """Something with a size, and what is in it at places of its own. `lines` are its words, the first one bold."""
+    """A box with a size, and its content at places of its own. `lines` are its words, the first one bold."""
 
     width: float
     height: float
@@ -236,7 +235,7 @@ class _Box:
     """Edges between boxes inside, by their numbers."""
     dashed: bool = False
     node: Node | None = None
-    """Whose box it is, if a node's."""
+    """Node of the box, if any."""
 
 
 class _Placed(NamedTuple):
@@ -281,8 +280,8 @@ def svg(flow: Flow, marks: Marks | None = None, title: str | None = None) -> str
 
 
 def placed(flow: Flow) -> dict[str, Json]:
-    """The same picture for whoever draws it: boxes, those around others first, and arrows, with their places and words. The
-    boxes of nodes have the ids of their list and node."""
+    """Return the same picture for other renderers: boxes, outer ones first, and arrows, with their places and words.
+    The boxes of nodes have the ids of their list and node."""
     body = _body(flow, {})
     boxes, arrows = [], []
     for shape in _shapes(body, _MARGIN, _MARGIN):
@@ -366,7 +365,7 @@ def _text_box(lines: list[str], look: Look) -> _Box:
 
 
 def _width(lines: list[str]) -> float:
-    """How wide a text is at most: wide letters count more, the first line is bold."""
+    """Return the largest width of these lines: wide letters count more, the first line is bold."""
     return max((sum(_letter(char) for char in line) for line in lines), default=0)
 
 
@@ -391,7 +390,7 @@ def _stack(boxes: list[_Box], edges: list[Edge]) -> _Box:
 
 
 def _rows(nodes: NodeList, boxes: list[_Box]) -> _Box:
-    """Boxes in rows, each below all that lead to it."""
+    """Return boxes in rows, each below all that lead to it."""
     rows: dict[int, list[int]] = {}
     row_of: dict[str, int] = {}
     for node_id in nodes.order:

@@ -1,4 +1,4 @@
-"""The JSON Schema of flow files, for editors: what `sayso schema` prints. Made from the models of the loader."""
+"""JSON Schema of flow files, for editors, as printed by `sayso schema`. Made from the models of the loader."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def flow_schema() -> dict[str, Json]:
     definitions: dict[str, Json] = schema.pop("$defs")
     node = definitions["NodeDoc"]
     definitions["RetryDoc"] = RetryDoc.model_json_schema(by_alias=True)
-    # What the loader checks by hand and a schema can say too.
+    # Checks of the loader that a schema can express too.
     schema["properties"]["flow"] |= {"pattern": f"^{FLOW_NAME.pattern}$", "maxLength": MAX_NAME}
     schema["properties"]["inputs"]["propertyNames"] = {"pattern": f"^{NAME.pattern}$"}
     properties = node["properties"]
@@ -74,7 +74,7 @@ def _name(spec: NodeSpec) -> str:
 
 
 def _case(spec: NodeSpec) -> Json:
-    """What `with` must be for one type, and what stands beside it; `with` must be there when one of its fields must."""
+    """Return the schema of `with` for one type and of the fields beside it; `with` is required if one of its fields is."""
     absent = {part: {"type": "null"} for part in PARTS if part not in spec.parts}
     then: dict[str, Json] = {"properties": {"with": {"$ref": f"#/$defs/{_name(spec)}"}, **absent}}
     required = list(spec.required_parts)
@@ -98,7 +98,7 @@ def _open(field: dict[str, Json]) -> dict[str, Json]:
         if isinstance(inner.get(part), dict):
             inner[part] = _open(inner[part])
     if "$ref" in inner:
-        # The only models inside lists are choices, for which a text may stand.
+        # The only models inside lists are choices, which may also be a text.
         return {"anyOf": [inner, {"type": "string"}]}
     if "anyOf" in inner:
         inner["anyOf"] = [_open_part(option) for option in inner["anyOf"]] + [_EXPRESSION]
