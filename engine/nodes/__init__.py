@@ -1,1 +1,1 @@
-"""Node types: what each takes and gives (`types`), and the runners of those that have effects (`runtime`)."""
+"""Node types: their inputs and outputs (`types`), and the runners of those that have effects (`runtime`)."""

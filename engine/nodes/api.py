@@ -1,8 +1,8 @@
-"""What authors of node types import: a class with a config, registered under the entry points `sayso.nodes`, or a
+"""Public API for authors of node types: a class with a config, registered under the entry points `sayso.nodes`, or a
 function or class of the program itself, registered with `@node`.
 
-See docs/own-nodes.md; `examples/own-node` is a package to start from. What needs pydantic is loaded when it is used: functions
-whose parameters are of JSON's own types need none to run.
+See docs/own-nodes.md; `examples/own-node` is a package to start from. pydantic is loaded on first use: functions whose
+parameters are plain JSON types run without it.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ def __getattr__(name: str) -> object:
 
 
 class NodeType(ABC):
-    """A node type. One instance serves all nodes of a process, so it keeps nothing between two runs.
+    """A node type. One instance serves all nodes of a process, so it must not keep state between runs.
 
-    The docstring of `config` is what the flow reference and editors say about the type.
+    The docstring of `config` describes the type in the flow reference and in editors.
     """
 
     config: ClassVar[type[Config]]
-    """What may stand under `with`; sayso evaluates the expressions, checks, and gives `run` an instance."""
+    """Model of the mapping under `with`; sayso evaluates the expressions, validates, and gives `run` an instance."""
     outputs: ClassVar[Mapping[str, str] | None] = None
     """The fields of the output with a sentence each, so that flows are checked against them; None: anybody's guess."""
     on_crash: ClassVar[Literal["again", "ask"]] = "ask"
-    """What an interruption means: `again` only where running twice does no harm, else a person is asked."""
+    """Reaction to an interruption: `again` only if running twice does no harm, else a person is asked."""
     timeout: ClassVar[float | None] = None
     """Seconds that a node may take unless it says otherwise."""
     secret_fields: ClassVar[frozenset[str]] = frozenset()
-    """Fields of `config` (of type `SecretText`, or mappings of it) in which `{{ secrets.NAME }}` may stand."""
+    """Fields of `config` (of type `SecretText`, or mappings of it) that may contain `{{ secrets.NAME }}`."""
     unknown_output: ClassVar[Mapping[str, Json]] = {}
     """The output when a person says that an interrupted node is done."""
 
@@ -106,7 +106,7 @@ def node(
 
 
 class _Later:
-    """The model of a function's fields, made when something is asked of it."""
+    """Placeholder for the model of a function's fields, which is built on first access."""
 
     __isabstractmethod__ = False
     """Asked of all that a new class has."""
@@ -136,8 +136,8 @@ class _Later:
 
 
 def _of_function(name: str, function: Callable[..., Any]) -> dict[str, Any]:
-    """The config and the `run` of the type that a function is. Where the hints are plain, `_plain` has them with the defaults,
-    and the model is made by the first who asks for it."""
+    """Return the config and `run` of the type made from a function. If the hints are plain, `_plain` has them with the
+    defaults, and the model is built on first access."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise BadNodeType(f"`{name}`: a generator gives no output; return it in place of `yield`")
     try:

@@ -1,4 +1,4 @@
-"""The `call` node: what was approved is its output. The agent that asked makes the call, once the gate hands that out."""
+"""The `call` node: its output is the approved call. The requesting agent makes the call once the gate releases it."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from engine.nodes.runtime.runner import Completed, NodeContext, Outcome
 
 
 async def call(config: dict[str, Json], ctx: NodeContext) -> Outcome:
-    """Give what was approved."""
+    """Return the approved call."""
     return Completed({"tool": config["tool"], "arguments": config["arguments"]})

@@ -1,9 +1,9 @@
-"""What is asked right before every effect: may this piece of work still have it?
+"""The check right before every effect: may this piece of work still have it?
 
-Whoever begins work says under which permit (`under`); it holds for all that happens inside, also in tasks that begin there.
-Each kind of effect has one place through which all of that kind pass, and that place awaits `before_effect` as the last
-thing: programs, requests (each of a redirect too), functions and node types of users, files, calls of MCP servers, calls of
-models, calls of Slack. Work without a permit is nobody else's: it is always allowed.
+Code that begins work sets its permit (`under`); it holds for everything inside, including tasks that begin there. Each
+kind of effect has one place that all of its kind pass, and that place awaits `before_effect` last: programs, requests
+(every redirect too), functions and node types of users, files, calls of MCP servers, of models and of Slack. Work
+without a permit belongs to no other process and is always allowed.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ class Permit(Protocol):
     """The right of a piece of work to have effects."""
 
     def holds(self) -> bool:
-        """True if it is held at this moment. Asks nobody."""
+        """True if it is held at this moment. Does not wait."""
 
     async def ask(self) -> None:
-        """Return at once where it has it. Raises `FenceLost`."""
+        """Return if the permit is held. Raises `FenceLost`."""
 
 
 class _Free:
@@ -35,13 +35,13 @@ class _Free:
 
 
 FREE: Permit = _Free()
-"""For what no other process could do in this one's place."""
+"""Permit for work that no other process could take over."""
 _permit: ContextVar[Permit] = ContextVar("permit", default=FREE)
 
 
 @contextmanager
 def under(permit: Permit) -> Iterator[None]:
-    """All effects in here, and of tasks that begin in here, are under this permit."""
+    """Put all effects in this context, and in tasks that begin in it, under this permit."""
     token = _permit.set(permit)
     try:
         yield
@@ -50,7 +50,7 @@ def under(permit: Permit) -> Iterator[None]:
 
 
 async def before_effect() -> None:
-    """To be awaited right before an effect. Raises `FenceLost` where another process may have taken the work over."""
+    """Await this right before an effect. Raises `FenceLost` if another process may have taken over the work."""
     await _permit.get().ask()
 
 
@@ -61,5 +61,5 @@ async def unless_lost(work: Awaitable[None], permit: Permit) -> None:
 
 
 def permitted() -> bool:
-    """True if what happens here may still have effects."""
+    """True if this context may still have effects."""
     return _permit.get().holds()

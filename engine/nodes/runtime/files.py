@@ -1,12 +1,13 @@
-"""The `read_file` and `write_file` nodes: files in the session's own folder, texts to write, texts and pictures to read.
+"""The `read_file` and `write_file` nodes: files in the session's own folder, texts to write, texts and pictures to
+read.
 
-No link is ever followed: each folder on the way is opened by itself, in the one before it, so what a path means cannot
-change between the check and the use. A write is whole or not at all: it goes to a file beside, which then takes the
-place of the old one. Both may be done again after a crash.
+No link is ever followed: each folder on the way is opened relative to the one before it, so the meaning of a path
+cannot change between the check and the use. A write is whole or not at all: it goes to a temporary file, which then
+replaces the old one. Both may be repeated after a crash.
 
-`read_file` gives {path, text, first_line, last_line, total_lines, more, size}, at most 64 KiB of text at a time, and of a
-picture {path, picture: {type, width, height, digest}, size}: what it saw is kept by that digest. `write_file` gives
-{path, size}.
+`read_file` gives {path, text, first_line, last_line, total_lines, more, size}, at most 64 KiB of text at a time, and
+for a picture {path, picture: {type, width, height, digest}, size}: the picture is kept under that digest. `write_file`
+gives {path, size}.
 """
 
 from __future__ import annotations
@@ -31,20 +32,20 @@ from engine.nodes.types.paths import BadPath, session_path
 MOST_READ = 64 * 1024
 """Bytes of text that one call gives."""
 MOST_FILE = 32 * 2**20
-"""Bytes of a file that is read at all."""
+"""Size in bytes up to which a file is read."""
 MOST_WRITTEN = 2**20
 
 _LOOKED_AT = 8192
 
 
 async def read_file(config: dict[str, Json], ctx: NodeContext) -> Outcome:
-    """Read what `config` says: path, first_line, lines. See the module."""
+    """Read a part of a file: `path`, `first_line`, `lines`. See the module."""
     first, lines = config.get("first_line") or 1, config.get("lines")
     return await _done(lambda: _read(ctx, config["path"], first, lines), ctx)
 
 
 async def write_file(config: dict[str, Json], ctx: NodeContext) -> Outcome:
-    """Write what `config` says: path, content. See the module."""
+    """Write a file: `path`, `content`. See the module."""
     return await _done(lambda: _write(ctx, config["path"], config["content"]), ctx)
 
 

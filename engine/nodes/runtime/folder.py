@@ -1,7 +1,7 @@
-"""Reading in a session's own folder, and never outside of it.
+"""Reading inside a session's own folder, and never outside.
 
-A path that somebody names is followed one part at a time, and no part may be a link: what lies in the folder may have
-been put there by a program that the flow ran on somebody else's data.
+A path is followed one part at a time, and no part may be a link: files in the folder may come from a program that the
+flow ran on untrusted data.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SESSIONS = "sessions"
 """The folder, below the home, that has a folder for each session."""
 
 NO_LINK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""To open a file: nothing to wait for in a pipe, and no link to follow."""
+"""Flags to open a file without waiting for a pipe or following a link."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _MAGIC = (
@@ -36,12 +36,12 @@ _MAGIC = (
 
 @lru_cache(1_000)
 def session_folder(home: Path, session_id: str) -> Path:
-    """Where the nodes of a session work, below the home of the engine."""
+    """Return the folder in which a session's nodes work, below the home of the engine."""
     return home / SESSIONS / session_id
 
 
 def fingerprint(data: bytes) -> str:
-    """A short text by which a file's content is known again."""
+    """Return a short digest that identifies a file's content."""
     return blake2b(data, digest_size=16).hexdigest()
 
 
@@ -69,7 +69,8 @@ def folder_inside(root: Path, names: Sequence[str], *, make: bool = False) -> It
 
 
 def content(descriptor: int, most: int) -> bytes | None:
-    """What an open file has, one byte more than `most` where it has more; None for what is no file. Closes it."""
+    """Return an open file's content, one byte more than `most` if it is longer; None if it is not a regular file.
+    Closes it."""
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return None
@@ -97,8 +98,8 @@ def read_inside(folder: Path, path: str, most: int) -> bytes:
 
 
 def private_folder(folder: Path) -> Path:
-    """The folder of a session, made where it is missing. Nobody else may enter it, nor the folder of all sessions, whatever
-    the umask. Raises `OSError`."""
+    """Return the folder of a session, created if missing. Only its owner may enter it, and the folder of all sessions,
+    regardless of the umask. Raises `OSError`."""
     for part in reversed([folder, *folder.parents]):
         if not part.exists():
             part.mkdir(mode=0o700, exist_ok=True)
@@ -110,9 +111,9 @@ def private_folder(folder: Path) -> Path:
 
 @contextmanager
 def copied_folder(source: Path, target: Path) -> Iterator[None]:
-    """A copy of a session's folder as it is now, which is taken away again where what is done with it fails. Links stay
-    links; what is no file, no folder and no link is left out. Nothing is done where there is no folder to copy, or one
-    is there already. Raises `FileRefused` where it cannot be copied."""
+    """Copy a session's folder; the copy is removed again if the body fails. Links stay links; anything that is not a
+    file, folder or link is left out. Does nothing without a folder to copy, or if the target exists. Raises
+    `FileRefused`."""
     if not source.is_dir() or target.exists():
         yield
         return
@@ -148,7 +149,7 @@ def parts_inside(folder: Path, path: str) -> list[str]:
 
 
 def sniffed(head: bytes) -> str:
-    """The type of a file by its first bytes; what its name says proves nothing."""
+    """Return the type of a file by its first bytes; its name proves nothing."""
     for magic, kind in _MAGIC:
         if head.startswith(magic):
             return kind

@@ -1,13 +1,14 @@
-"""The `http` node: one request, and up to five redirects that keep it as it is, within the rules of `engine.nodes.types.addresses`.
+"""The `http` node: one request, and up to five redirects that keep it as it is, within the rules of
+`engine.nodes.types.addresses`.
 
-Output {status, headers, body, json}: header names in small letters, `body` as text, `json` the parsed body
-where the content type says JSON and it is (else null). A status of 300 or more (but 304), or one that `ok_status` does
-not list, is a failure that holds this output; so is a body of more than `max_body` bytes, cut there.
+Output {status, headers, body, json}: header names in small letters, `body` as text, `json` the parsed body if the
+content type is JSON and it parses (else null). A status of 300 or more (but 304), or one that `ok_status` does not
+list, is a failure that holds this output; so is a body of more than `max_body` bytes, cut there.
 
-What a lost answer means depends on the method. GET, HEAD and OPTIONS change nothing: every trouble is a failure.
-With any other method, trouble before the connection stood is a failure (`connect`), and after it an
-interruption: the server may have done what we asked. For the same reason nothing is ever sent twice here.
-Proxies of the environment are not used, since the address behind one could not be checked.
+The effect of a lost answer depends on the method. GET, HEAD and OPTIONS change nothing: every error is a failure. With
+any other method, an error before the connection stood is a failure (`connect`), and after it an interruption: the
+server may have acted on the request. For the same reason nothing is ever sent twice here. Proxies of the environment
+are not used, since the address behind one could not be checked.
 """
 
 from __future__ import annotations
@@ -52,11 +53,11 @@ _CANCEL_WITHIN = 0.5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _CHUNK = 64 * 1024
 _SLOW_OR_ODD = frozenset({"idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined", "utf-7"})
-"""Codecs that are no charsets of the web: some take quadratic time, some let anything through."""
+"""Codecs that are not charsets of the web: some take quadratic time, some accept anything."""
 
 
 async def http(config: dict[str, Json], ctx: NodeContext) -> Outcome:
-    """Send what `config` says: method, url, headers, query, body|json, ok_status, max_body, allow_hosts."""
+    """Send a request: method, url, headers, query, body|json, ok_status, max_body, allow_hosts."""
     resolver = Resolver(ctx.secret)
     try:
         request = replace(prepare(config, ctx.idempotency_key, resolver), pinned=ctx.pinned)
@@ -67,20 +68,20 @@ async def http(config: dict[str, Json], ctx: NodeContext) -> Outcome:
     redactor = resolver.redactor()
     exchange = _Exchange(request)
     outcome = await _within(_perform(exchange, redactor), exchange, ctx)
-    # Outputs are clean already; a message may quote what the client or the server said.
+    # Outputs are redacted already; a message may quote the client or the server.
     return outcome if isinstance(outcome, Completed) else redacted(outcome, redactor)
 
 
 @dataclass
 class _Exchange:
-    """How far a request has come: what is due now and what may have reached a server already."""
+    """Progress of a request: the hop due now, and whether a server may have received one."""
 
     request: Request
     refused: str | None = None
     connected: bool = False
     lost: BaseException | None = None
     changed: bool = False
-    "Whether an earlier hop, with a method that changes things, was answered by a redirect."
+    "True if a redirect answered an earlier hop whose method changes things."
     first: Request = field(init=False)
 
     def __post_init__(self) -> None:
@@ -99,7 +100,7 @@ class _Exchange:
 
 
 async def _within(work: Any, exchange: _Exchange, ctx: NodeContext) -> Outcome:
-    """Do the work until it ends, the time is over or the session leaves; an end that is there wins."""
+    """Run the work until it ends, times out or the session leaves; an end that is there wins."""
     task: asyncio.Task[Outcome] = asyncio.ensure_future(work)
     try:
         reason = await first_of(task, ctx.aborted, ctx.timeout)
@@ -211,7 +212,7 @@ async def _read_body(response: aiohttp.ClientResponse, limit: int, margin: int) 
 
 
 def _to_text(data: bytes, charset: str | None) -> str:
-    """These bytes as text in that charset; UTF-8 where it is missing or unknown. Never fails."""
+    """Decode these bytes in that charset, or in UTF-8 if it is missing or unknown. Never fails."""
     try:
         name = codecs.lookup(charset or "utf-8").name.replace("_", "-")
         text = data.decode("utf-8" if name in _SLOW_OR_ODD else name, "replace")
@@ -250,7 +251,7 @@ def _session(exchange: _Exchange) -> aiohttp.ClientSession:
         exchange.connected, exchange.refused = True, None
 
     async def once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-        # The client would repeat PUT and DELETE by itself when the connection is lost.
+        # The client would repeat PUT and DELETE when the connection is lost.
         if exchange.lost:
             raise exchange.lost
         await before_effect()
@@ -283,14 +284,14 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _UNSAFE = re.compile(r"[\r\n\0]")
 _FRAMING = frozenset({"content-length", "transfer-encoding", "connection"})
 _IN_VAIN = {"retryable": False}
-"""Of a redirect that is not followed: the same request would be redirected again."""
+"""Marks a redirect that is not followed: the same request would be redirected again."""
 _HARMLESS = frozenset({"accept", "accept-language", "content-type", "idempotency-key", "range", "user-agent"})
 """The headers that may go to another host than the one they were meant for; any other may be a credential."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """One request, ready to be sent. `url` has neither credentials nor a fragment."""
+    """A request ready to be sent. `url` has neither credentials nor a fragment."""
 
     method: str
     url: URL
@@ -302,9 +303,9 @@ class Request:
     shown: str | None = None
     """The URL as errors name it, where secrets stand in it."""
     schema: Json = None
-    """What the JSON of the answer has to fit; None for anything."""
+    """JSON Schema that the answer's JSON must fit; None for anything."""
     pinned: bool = False
-    """Whether people approved this address, or a rule names its host: no other host is asked in its place."""
+    """True if people approved this address, or a rule names its host: redirects to other hosts are not followed."""
 
     @property
     def is_safe(self) -> bool:
@@ -354,10 +355,10 @@ def prepare(config: Mapping[str, Json], key: str, resolver: Resolver) -> Request
 
 
 def _redirected(request: Request, status: int, location: str) -> Request:
-    """The request that follows this one when the server sends us elsewhere. Raises `Refusal`.
+    """Return the request that follows a redirect. Raises `Refusal`.
 
-    A redirect is followed where it keeps method, body and host. A request that only reads, and is not pinned, may go to another
-    host too, with no header that may be a credential.
+    A redirect is followed if it keeps method, body and host. A request that only reads, and is not pinned, may also go
+    to another host, without headers that may hold credentials.
     """
     try:
         url = request.url.join(parsed(location))
@@ -387,7 +388,7 @@ def _redirected(request: Request, status: int, location: str) -> Request:
 
 
 def reported(request: Request) -> str:
-    """The request as errors name it: without query, which may hold what is nobody's business."""
+    """Return the request as errors name it: without the query, which may be confidential."""
     return f"{request.method} {request.shown or request.url.with_query(None)}"
 
 

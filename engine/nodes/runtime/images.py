@@ -1,6 +1,6 @@
-"""What kind of picture some bytes are, how large it is, and whether it is whole. Pure.
+"""Type, size and integrity of pictures. Pure.
 
-A picture that an API cannot read would be refused with the whole conversation that it is in, so it is looked at first.
+A picture that an API cannot read would make it refuse the whole conversation, so it is checked first.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from engine.nodes.runtime.folder import sniffed
 
 MOST_BYTES = 3_750_000
-"""Of a picture: 5 MB in base64, which is what the API takes."""
+"""Largest picture in bytes: 5 MB in base64, the limit of the API."""
 MOST_SIDE = 8000
 """Pixels of a picture's longer side; the API takes no more."""
 
@@ -58,7 +58,7 @@ def picture_problem(data: bytes) -> str | None:
 
 
 def unshowable(data: bytes) -> str | None:
-    """Why a model cannot be shown what was sent: words behind its name; None for pictures, PDFs and text."""
+    """Return why a model cannot be shown this file, as words that follow its name; None for pictures, PDFs and text."""
     if is_picture(data):
         problem = picture_problem(data)
         return None if problem is None else f"it {problem}"

@@ -1,7 +1,7 @@
-"""The files that conversations have shown a model, by the digest of their bytes, beside the session's own folder.
+"""Files that conversations have shown a model, by the digest of their bytes, outside the session's own folder.
 
-Nothing that runs in the session works there, so what was sent once can be sent again byte for byte, whatever became of the
-file. Each content is there once. A crash leaves a whole file, or a temporary one that is never read.
+Nothing that runs in the session works there, so a file can be sent again byte for byte even if it has changed since.
+Each content is stored once. A crash leaves a whole file, or a temporary one that is never read.
 """
 
 from __future__ import annotations

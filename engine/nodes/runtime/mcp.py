@@ -1,14 +1,13 @@
-"""Tools of MCP servers: a client for each server that is used, kept open by the process and shared by its
-sessions.
+"""Tools of MCP servers: one client for each server in use, kept open by the process and shared by its sessions.
 
-A connection is opened by the first call, by a task of its own that also closes it; one whose server has gone is replaced
-by the next call. What a call does in the server is unknown to us, so nothing is ever sent twice: an answer that was lost
+The first call opens a connection, in a task of its own that also closes it; if its server has gone, the next call
+replaces it. The effect of a call in the server is unknown to us, so nothing is ever sent twice: an answer that was lost
 after the request went out is an interruption. `isError` of a result is a result, for the model to read.
 
-The library is large, so only functions here import it. Which servers there are says `engine.nodes.runtime.mcp_servers`.
+The library is large, so only functions here import it. The list of servers is in `engine.nodes.runtime.mcp_servers`.
 
-A tool that needs a person gives questions in place of its result (`engine.nodes.runtime.mcp_asks`): the node leaves, and calls
-again once people have answered. Over a server of an older protocol the call stays open meanwhile.
+A tool that needs a person returns questions in place of its result (`engine.nodes.runtime.mcp_asks`): the node leaves,
+and calls again once people have answered. With a server of an older protocol the call stays open meanwhile.
 """
 
 from __future__ import annotations
@@ -52,17 +51,17 @@ _LAST_WORDS = 600
 
 
 _NOT_YET = 0.25
-"""Seconds after which a call is made again whose server only says that it is not ready."""
+"""Seconds after which a call is repeated if its server is not ready."""
 _OPEN = "open"
-"""The key of what is asked within an open call, which has none."""
+"""Key of a question within an open call, which has no key of its own."""
 _Asked: TypeAlias = tuple[str, dict[str, Json]]
 """A tool, and its arguments."""
 _Saved: TypeAlias = dict[str, Json]
-"""What the call left with before; see `engine.nodes.runtime.mcp_asks`."""
+"""State that an earlier attempt of the call left; see `engine.nodes.runtime.mcp_asks`."""
 
 
 class _Gone(Exception):
-    """A call that was open is not any more."""
+    """An open call that has ended meanwhile."""
 
 
 class McpLost(SaysoError):
@@ -84,7 +83,7 @@ class McpServers:
         self._open: dict[str, _Connection] = {}
 
     async def __call__(self, config: dict[str, Json], ctx: NodeContext) -> Outcome:
-        """Call what `config` says: server, tool, arguments. See `Runner`."""
+        """Call a tool: server, tool, arguments. See `Runner`."""
         server, tool = str(config["server"]), str(config["tool"])
         work = asyncio.ensure_future(self._call(server, tool, config, ctx))
         try:
@@ -161,7 +160,7 @@ class McpServers:
         ctx: NodeContext,
         saved: _Saved,
     ) -> Outcome:
-        """The result of a call, or what its server asks people for."""
+        """Return the result of a call, or the questions that its server has for people."""
         from mcp import MCPError
         from mcp.types import InputRequiredResult
 
@@ -223,7 +222,7 @@ class McpServers:
         return connection.calls.begin(ctx.idempotency_key, sent)
 
     async def _without_answer(self, connection: _Connection, tool: str, error: Exception) -> Outcome:
-        """What an error means that came after the request was given to the client."""
+        """Return the outcome for an error after the request was given to the client."""
         from mcp import MCPError
 
         name = f"{tool} of the MCP server {connection.server.name}"
@@ -256,13 +255,13 @@ class McpServers:
 
 
 def _forgot(error: Any) -> bool:
-    """True if a server does not know the state of a call any more, and has not run it."""
+    """True if a server no longer knows the state of a call, and has not run it."""
     data = getattr(getattr(error, "error", None), "data", None)
     return isinstance(data, dict) and data.get("reason") == "invalid_request_state"
 
 
 def _unknown_session(error: Exception) -> bool:
-    """True if a server over HTTP was started anew and did not take the request: it does not know us any more."""
+    """True if a server over HTTP restarted and did not take the request: it no longer knows our session."""
     from mcp import MCPError
 
     return isinstance(error, MCPError) and str(error) == "Session terminated"
@@ -284,7 +283,7 @@ async def _listed(client: Client, redactor: Redactor) -> list[Tool]:
 
 
 def _schema(tool: Any) -> Json:
-    """What a tool takes; the API refuses every call over one schema that is none of an object."""
+    """Return a tool's input schema; a schema that is not one of an object would make the API refuse every call."""
     schema = tool.input_schema
     return schema if isinstance(schema, dict) and schema.get("type") == "object" else {"type": "object"}
 
@@ -301,7 +300,7 @@ def _reason(error: BaseException) -> str:
 
 
 class _Connection:
-    """One server, opened and closed by a task of its own, as its library wants it."""
+    """One server, opened and closed by a task of its own, as the library requires."""
 
     def __init__(self, server: Server, secret: Callable[[str], str]) -> None:
         self.server = server
@@ -311,7 +310,7 @@ class _Connection:
         self._closing = asyncio.Event()
         self.calls = OpenCalls()
         self.ended = asyncio.Event()
-        "Set when the server says nothing more."
+        "Set when the server has closed its stream."
         self.ready: asyncio.Future[Client] = self._loop.create_future()
         self._keeper = self._loop.create_task(self._keep(), name=f"mcp {server.name}")
 
@@ -321,7 +320,7 @@ class _Connection:
         return Redactor(self._used)
 
     def told(self, text: str) -> str:
-        """A text of this server's as it may be shown."""
+        """Return a text of this server, cleaned and redacted for display."""
         return self.redactor.text(clean(text))
 
     def usable(self, server: Server) -> bool:
@@ -351,9 +350,9 @@ class _Connection:
         errors = _LastWords()
         try:
             async with AsyncExitStack() as stack:
-                # In a thread: it takes long enough for everything else to notice.
+                # In a thread: it takes long enough to block everything else noticeably.
                 await asyncio.to_thread(importlib.import_module, "mcp")
-                # What it logs quotes what servers say, with secrets in it as they come.
+                # Its log quotes servers, secrets included.
                 logging.getLogger("mcp").setLevel(logging.CRITICAL)
                 await before_effect()
                 async with asyncio.timeout(OPEN_WITHIN):
@@ -389,7 +388,7 @@ class _Connection:
     async def _opened(self, stack: AsyncExitStack, errors: TextIO) -> Client:
         from mcp import Client
 
-        # In a thread: a program that gives secrets may take long.
+        # In a thread: a program that supplies secrets may take long.
         given = self.server.env if self.server.url is None else self.server.headers
         told = await asyncio.to_thread(resolved, given, self._secret, self._used)
         if self.server.url is None:
@@ -421,13 +420,13 @@ class _Connection:
 
 @contextlib.asynccontextmanager
 async def _watched(transport: Any, ended: asyncio.Event) -> AsyncIterator[tuple[Any, Any]]:
-    """The same transport; `ended` is set when its server says nothing more."""
+    """Wrap a transport; `ended` is set when its server closes the stream."""
     async with transport as (reading, writing):
         yield _Reading(reading, ended), writing
 
 
 class _Reading:
-    """What comes from a server, until it ends."""
+    """Messages from a server, until its stream ends."""
 
     def __init__(self, stream: Any, ended: asyncio.Event) -> None:
         self._stream = stream
@@ -455,7 +454,7 @@ class _Reading:
 
 
 class _LastWords:
-    """The end of what a program writes to its error output: what there is to say when it does not start."""
+    """End of a program's error output, to explain why it did not start."""
 
     def __init__(self) -> None:
         self._ours, theirs = os.pipe()

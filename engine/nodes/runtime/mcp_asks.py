@@ -1,14 +1,14 @@
-"""What an MCP server asks people for in the middle of a call (elicitation): forms and addresses, made for our prompts; and
-people's answers, made for the server.
+"""Questions of an MCP server to people in the middle of a call (elicitation): forms and addresses, converted to our
+prompts, and the answers, converted for the server.
 
-A call that asks leaves its node (`Interrupted("asks")`). What it left with is journaled, and its next attempt gets it with the
-answers: nothing is sent to the server that is not in the journal. `{server, asks, answers, state, rounds, before}`: `asks`
-are the questions of this round, `{key, message, form, names}` or `{key, message, url}`; `answers` people's by key, `{action,
-values}`, put there by the fold; `state` is the server's own and goes back as it came; `before` are earlier rounds,
-`{digest, answers}`. With `open` the call itself is still open in the process that made it.
+A call that asks leaves its node (`Interrupted("asks")`). Its state is journaled, and its next attempt gets it with the
+answers: the server receives only what is in the journal. `{server, asks, answers, state, rounds, before}`: `asks` are
+the questions of this round, `{key, message, form, names}` or `{key, message, url}`; `answers` people's by key,
+`{action, values}`, put there by the fold; `state` is the server's own and goes back unchanged; `before` are earlier
+rounds, `{digest, answers}`. With `open` the call itself is still open in the process that made it.
 
-A server forgets its state after some minutes. The call is made anew then, without one; a question that is the same as
-before has its answer already (`again` counts them), any other one is asked, and says why.
+A server forgets its state after some minutes. The call is then made anew, without one; a question that is the same as
+before has its answer already (`again` counts them), any other one is asked, with the reason.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from engine.nodes.runtime.runner import Failed, Interrupted, Outcome
 from engine.nodes.types.addresses import host_allowed, is_disguised, parsed
 
 MOST_ROUNDS = 10
-"""How often one call may ask."""
+"""Most rounds of questions in one call."""
 OPEN_SECONDS = 120
-"""For how long a call waits that stays open while people are asked."""
+"""Seconds for which a call stays open while people are asked."""
 
 _MOST_FORGOTTEN = 3
-"""How often it may forget its state before anybody has answered something else."""
+"""Number of times the server may forget its state before people have answered a new question."""
 
 FORGOTTEN = "The server no longer knew what it had asked for, and asks for something else now."
 
 
 class Unaskable(Exception):
-    """Something that cannot be put to people; says what."""
+    """A request that cannot be put to people; the message says why."""
 
 
 def asks(requests: Mapping[str, Any], hosts: Iterable[str], told: Callable[[str], str]) -> list[Json]:
-    """The questions of a server as prompts can ask them; `told` makes its words fit to be shown. Raises `Unaskable`."""
+    """Convert a server's questions to prompts; `told` cleans its text for display. Raises `Unaskable`."""
     return [_ask(key, request, tuple(hosts), told) for key, request in requests.items()]
 
 
@@ -52,10 +52,10 @@ def _ask(key: str, request: Any, hosts: tuple[str, ...], told: Callable[[str], s
 
 
 def question(key: str, params: Any, hosts: tuple[str, ...], told: Callable[[str], str]) -> dict[str, Json]:
-    """One of them."""
+    """Convert one question."""
     asked: dict[str, Json] = {"key": key, "message": told(params.message)[:3_000]}
     if params.mode == "url":
-        # The whole address, with nothing in it that could hide a part of it.
+        # The whole address, with nothing that could hide a part of it.
         try:
             url = parsed(params.url)
             host = url.host or ""
@@ -92,7 +92,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 
 
 def _form(schema: Mapping[str, Any], told: Callable[[str], str]) -> tuple[Json, dict[str, Json]]:
-    """The form that a flat schema asks for, and what the server calls each field."""
+    """Return the form for a flat schema, and the server's name of each field."""
     properties = schema.get("properties") or {}
     if not properties:
         return None, {}
@@ -137,14 +137,15 @@ def _shown(value: Json, told: Callable[[str], str]) -> Json:
 
 
 def digest(asked: Json) -> str:
-    """What makes questions the same."""
+    """Return a digest that is equal for equal questions."""
     return hashlib.sha256(canonical(asked)).hexdigest()
 
 
 def left(
     server: str, asked: list[Json], state: str | None, saved: Mapping[str, Json], *, still_open: bool = False
 ) -> Outcome:
-    """How a node leaves whose server asks for this; `saved` is what it left with before, and empty without that."""
+    """Return the outcome of a node whose server asks these questions; `saved` is the state it left with before, or
+    empty."""
     before, again, rounds = list(saved.get("before") or ()), saved.get("again"), int(saved.get("rounds") or 0)
     found: dict[str, Json] = {"server": server, "asks": asked, "answers": {}, "state": state}
     found |= {"open": OPEN_SECONDS} if still_open else {}
@@ -161,7 +162,7 @@ def left(
 
 
 def answered(saved: Mapping[str, Json]) -> dict[str, Json]:
-    """What to go on with once this was sent: the round that is answered counts among those before."""
+    """Return the state for the next attempt after answers were sent: the answered round joins those before."""
     if not saved.get("asks") or saved.get("again") is not None:
         return dict(saved)
     made = {"digest": digest(saved["asks"]), "answers": saved["answers"]}
@@ -169,7 +170,7 @@ def answered(saved: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def forgotten(saved: Mapping[str, Json]) -> dict[str, Json] | None:
-    """What to go on with where the server does not know its state any more; None where it has never known one."""
+    """Return the state for a new call after the server forgot its own; None if that happened too often."""
     often = int(saved.get("forgot") or 0) + 1
     return None if often > _MOST_FORGOTTEN else {**answered(saved), "again": 0, "forgot": often}
 

@@ -1,7 +1,7 @@
-"""Calls of an MCP server that are under way over one connection, and what the server asks meanwhile.
+"""Calls of an MCP server under way over one connection, and the server's questions meanwhile.
 
-Servers of the protocol of 2025-11-25 ask within the open call, and say not for which: people are asked where only one call is
-open. The call then outlives its node: the node leaves with the question, and its next attempt finds the call again.
+Servers of the protocol of 2025-11-25 ask within the open call without naming it: people are asked only if a single call
+is open. The call then outlives its node: the node leaves with the question, and its next attempt finds the call again.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger("sayso.mcp")
 
 _KEPT_SECONDS = 600.0
-"""For how long the result of a call is kept that nobody waits for."""
+"""Seconds for which the result of a call is kept without anybody waiting for it."""
 
 
 class Question:
-    """What a server asks within an open call."""
+    """A server's question within an open call."""
 
     def __init__(self, params: Any) -> None:
         self.params = params
@@ -41,7 +41,8 @@ class OpenCall:
         self._shown: Question | None = None
 
     async def next(self) -> Any:
-        """The result of the call, or a `Question`: the call is open then until that is answered. Raises what the call raises."""
+        """Return the result of the call, or a `Question`, which keeps the call open until it is answered. Raises the
+        errors of the call."""
         while not self.task.done() and not self._open:
             waiting = asyncio.ensure_future(self._asked.wait())
             try:
@@ -57,7 +58,7 @@ class OpenCall:
         return self._shown
 
     async def ask(self, params: Any) -> ElicitResult:
-        """What people say; that it was cancelled where nobody does in time."""
+        """Return people's answer; `cancel` if nobody answers in time."""
         from mcp.types import ElicitResult
 
         question = Question(params)
@@ -73,7 +74,7 @@ class OpenCall:
         return ElicitResult(action=told["action"], content=told.get("content"))
 
     def answer(self, told: Mapping[str, Json]) -> None:
-        """Give the server the answer to what `next` gave last, where it still waits for that: to nothing else."""
+        """Give the server the answer to the latest question from `next`, if it still waits for that one."""
         if self._shown is not None:
             self._over(self._shown)
             if not self._shown.answer.done():
@@ -98,11 +99,11 @@ class OpenCalls:
         return call
 
     def found(self, key: str) -> OpenCall | None:
-        """The call of that key, which may have ended meanwhile."""
+        """Return the call of that key, which may have ended meanwhile."""
         return self._calls.get(key)
 
     async def asked(self, context: Any, params: Any) -> ElicitResult:
-        """What a server asks within an open call."""
+        """Handle a server's question within an open call."""
         from mcp.types import ElicitResult
 
         calls = [call for call in self._calls.values() if not call.task.done()]

@@ -1,7 +1,7 @@
-"""OAuth for MCP servers over HTTP: an access token by client credentials, fetched when it is needed and again when it ends.
+"""OAuth for MCP servers over HTTP: an access token by client credentials, fetched on demand and again when it expires.
 
-The credentials go to the issuer that the file names and to nobody else, wherever the server leads. Tokens are in memory only, and
-are taken out of what the server says.
+The credentials go only to the issuer that the file names, wherever the server leads. Tokens are in memory only, and are
+redacted from the server's output.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _Tokens:
-    """What the library keeps of one connection."""
+    """Storage of the library for one connection."""
 
     def __init__(self, used: dict[str, str]) -> None:
         self._used = used
@@ -39,7 +39,7 @@ class _Tokens:
 
 
 def authorization(server: Server, secret: Callable[[str], str], used: dict[str, str]) -> Any:
-    """What authorizes the requests to a server; None where its file says nothing of OAuth. Raises `SaysoError`."""
+    """Return the OAuth provider for a server, or None if its file has no `oauth`. Raises `SaysoError`."""
     if not server.oauth:
         return None
     from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
@@ -55,7 +55,7 @@ def authorization(server: Server, secret: Callable[[str], str], used: dict[str, 
 
 
 def is_refused(error: BaseException | None) -> bool:
-    """True if no token was to be had."""
+    """True if no token could be obtained."""
     from mcp.client.auth import OAuthFlowError
 
     while isinstance(error, BaseExceptionGroup):

@@ -1,4 +1,4 @@
-"""Resources of an MCP server: which there are, and what stands in one, as far as a flow allows to read them."""
+"""Resources of an MCP server: their list and their contents, limited to those the flow may read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_LISTED = 500
 
 
 async def parts(client: Client, uri: str | None, patterns: Sequence[str]) -> list[dict[str, Json]]:
-    """The parts of an output: the contents of this resource, or without one a line for each that may be read."""
+    """Return the parts of an output: the contents of this resource, or without one a line for each readable resource."""
     if uri is not None:
         found = await client.read_resource(uri, cache_mode="bypass")
         return [resource(part) for part in found.contents[:MOST_PARTS]]

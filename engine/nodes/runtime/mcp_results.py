@@ -1,8 +1,8 @@
-"""What a tool or a resource of an MCP server gave, as the output of a node.
+"""Results of MCP tools and resources, as the output of a node.
 
-An output is plain JSON of a bounded size, without secrets: `{content, isError, structured}`: `content` has
-blocks `{type: text, text}` and `{type: image, data, mimeType}`. What is neither text nor a picture that can
-be shown is told of in words.
+An output is plain JSON of a bounded size, without secrets: `{content, isError, structured}`: `content` has blocks
+`{type: text, text}` and `{type: image, data, mimeType}`. Anything other than text and supported pictures is described
+in words.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 def output_of(result: CallToolResult, redactor: Redactor) -> dict[str, Json]:
-    """The output of the node for this result. Raises `NotJson` for a structured value that cannot be kept as it is."""
+    """Return the node's output for this result. Raises `NotJson` for a structured value that cannot be stored
+    unchanged."""
     parts = [_part(part) for part in result.content[:MOST_PARTS]]
     if len(result.content) > MOST_PARTS:
         parts.append(_text(f"({len(result.content) - MOST_PARTS} more parts were left out)"))
@@ -66,7 +67,7 @@ def _part(part: Any) -> dict[str, Json]:
 
 
 def resource(inner: Any) -> dict[str, Json]:
-    """What stands in a resource: its text, a picture, or that it is neither."""
+    """Return the content of a resource: text, a picture, or a note that it is neither."""
     text, kind = getattr(inner, "text", None), str(inner.mime_type or "")
     if isinstance(text, str):
         return _text(f"(resource {inner.uri})\n{text}")

@@ -1,4 +1,4 @@
-"""Which MCP servers there are: a JSON file in the form that other programs use too.
+"""Configuration of MCP servers: a JSON file in the format that other programs use too.
 
 ```json
 {"mcpServers": {
@@ -8,8 +8,7 @@
 ```
 
 A program runs in the folder of the file, and one with a relative path is found there. `${SAYSO_SECRET_NAME}` may stand in
-values of `env`, `headers` and `oauth`, and is replaced when the server is started; nothing else is.
-"""
+values of `env`, `headers` and `oauth`, and is replaced when the server is started; nothing else is."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ def is_installed() -> bool:
 
 
 class McpUnconfigured(SaysoError):
-    """There is no such MCP server, or what the file says about it cannot be used."""
+    """The MCP server is not configured, or its entry in the file is unusable."""
 
     code = "mcp_config"
 
@@ -90,7 +89,7 @@ class Server:
 
 
 def servers(file: Path) -> dict[str, Server]:
-    """The servers of this file by name; none where there is no file. Raises `McpUnconfigured`."""
+    """Return the servers of this file by name; empty without a file. Raises `McpUnconfigured`."""
     try:
         data = content(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), _LARGEST)
     except FileNotFoundError:
@@ -112,7 +111,7 @@ def servers(file: Path) -> dict[str, Server]:
 
 
 def find(file: Path, name: str) -> Server:
-    """The server of that name. Raises `McpUnconfigured`."""
+    """Return the server of that name. Raises `McpUnconfigured`."""
     known = servers(file)
     if name not in known:
         hint = suggest(name, known)

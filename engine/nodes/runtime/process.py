@@ -1,14 +1,13 @@
-"""One process and all that it starts, as a group that can be ended for certain; its output, bounded and
-without secrets; the lines in which it says how far it is.
+"""One process and everything it starts, as a group that can be ended for certain; its output, bounded and without
+secrets; its progress lines.
 
-The pipes are ours, not the event loop's process transport's: so the end of the process and the end of its
-output are two facts, and a grandchild that keeps a pipe open delays nothing for longer than `LINGER`.
-What leaves the group (`setsid`, a daemon) is known by its environment, where there is a /proc: `MARK` has a value there
-that no other execution has. Out of reach is only what gives up its environment too, or belongs to another user.
+The pipes are ours, not those of the event loop's process transport: so the end of the process and the end of its output
+are two facts, and a grandchild that keeps a pipe open delays nothing for longer than `LINGER`. Processes that leave the
+group (`setsid`, a daemon) are found by their environment, if there is a /proc: `MARK` has a value that no other
+execution has. Only a process that clears its environment too, or belongs to another user, is out of reach.
 
-Of an output that may be endless, the beginning and the end are kept. Lines such as `::progress 3/10 copying`
-and `::progress 30% copying` are taken out of it, whatever pieces it comes in; everything else passes
-unchanged.
+Of an output that may be endless, the beginning and the end are kept. Lines such as `::progress 3/10 copying` and
+`::progress 30% copying` are removed, in whatever pieces they arrive; everything else passes unchanged.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from engine.nodes.runtime.runner import first_of
 from engine.nodes.types.spec import Meter
 
 MARK = "SAYSO_EXECUTION"
-"""The variable by which what a command started is known, wherever it went."""
+"""Environment variable that identifies the processes that a command started."""
 
 LINGER = 1.0
 """Seconds that an output may stay open after its process has ended."""
@@ -43,7 +42,7 @@ _UNKILLABLE = 5.0
 
 
 class Command(Struct, frozen=True):
-    """What to run. `argv[0]` is the name the program sees, `executable` the file that is run."""
+    """Command to run. `argv[0]` is the name the program sees, `executable` the file that is run."""
 
     argv: tuple[str, ...]
     executable: str
@@ -53,7 +52,7 @@ class Command(Struct, frozen=True):
 
 
 class Ended(Struct, frozen=True):
-    """How it ended: by itself, or because it was stopped for lack of time or to leave.
+    """End of a process: by itself, by its timeout, or because the session leaves.
 
     `exit_code` is negative for a signal, and None for a process that could not even be killed.
     """
@@ -103,7 +102,7 @@ async def run_command(
 async def _spawn(command: Command, outputs: tuple[_Output, _Output], mark: str) -> asyncio.subprocess.Process:
     with _stdin(command.stdin) as stdin:
         await before_effect()
-        # As UTF-8 in every locale, as flows are.
+        # UTF-8 in every locale, like flows.
         process = await asyncio.create_subprocess_exec(
             *(_bytes(argument) for argument in command.argv),
             executable=command.executable,
@@ -125,7 +124,7 @@ def _bytes(text: str) -> bytes:
 
 @contextlib.contextmanager
 def _stdin(text: str | None) -> Iterator[IO[bytes] | int]:
-    """A file for the process to read: nobody has to feed it, so nobody can block on it."""
+    """Return a file for the process to read, which needs no writer and therefore never blocks."""
     if text is None:
         yield asyncio.subprocess.DEVNULL
         return
@@ -136,7 +135,7 @@ def _stdin(text: str | None) -> Iterator[IO[bytes] | int]:
 
 
 async def _drain(outputs: tuple[_Output, _Output]) -> None:
-    """Read what the process left in its pipes, and a little of what others still write."""
+    """Read the rest of the process's output, and for a moment the output of others."""
     ends = [asyncio.ensure_future(output.ended.wait()) for output in outputs]
     try:
         await asyncio.wait(ends, timeout=LINGER)
@@ -158,12 +157,12 @@ class _Output:
         self.ended = asyncio.Event()
 
     def start(self) -> None:
-        """Only the process has the writing end now; read what comes."""
+        """Read from now on; only the process has the writing end."""
         self._close_theirs()
         asyncio.get_running_loop().add_reader(self._ours, self._read)
 
     def drain(self) -> None:
-        """Read what is in the pipe, but not for ever from somebody who keeps writing."""
+        """Read the pipe's content, bounded in case somebody keeps writing."""
         taken = 0
         while self._open and taken < _LARGEST_PIPE and (size := self._read()):
             taken += size
@@ -195,14 +194,14 @@ class _Output:
 
 
 class _Group:
-    """A process group, known by the id of its first process, and what left it and has the mark in its environment."""
+    """A process group, identified by its first process, and processes that left it but carry the mark."""
 
     def __init__(self, pid: int, mark: bytes) -> None:
         self._id = pid
         self._mark = mark
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it to every member; a group that has gone, or is not ours any more, is left alone."""
+        """Send the signal to every member; a group that has gone, or is no longer ours, is left alone."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._id, number)
         for pid in self._strays():
@@ -215,7 +214,7 @@ class _Group:
         return [pid for pid in marked if (group := _group_of(pid)) is not None and group != self._id]
 
     async def stop(self, grace: float, exited: asyncio.Future[int]) -> None:
-        """SIGTERM, and SIGKILL for whatever is left after `grace` s. Returns when nobody is left."""
+        """Send SIGTERM, and SIGKILL to members that are left after `grace` seconds. Returns when none is left."""
         self.signal(signal.SIGTERM)
         self.signal(signal.SIGCONT)  # one that is stopped would not notice
         if not await self._gone(grace, exited):
@@ -224,7 +223,8 @@ class _Group:
         await asyncio.wait({exited}, timeout=LINGER)
 
     async def _gone(self, within: float, exited: asyncio.Future[int], *, kill: bool = False) -> bool:
-        """True if every member has ended within so many seconds; with `kill` what began meanwhile is killed too."""
+        """True if every member ended within so many seconds; with `kill`, members that started meanwhile are killed
+        too."""
         clock = asyncio.get_running_loop().time
         deadline, pause = clock() + within, 0.01
         while (left := deadline - clock()) > 0:
@@ -236,7 +236,7 @@ class _Group:
                 return True
             if kill:
                 self.signal(signal.SIGKILL)
-            # No signal tells that the children of others have ended: it has to be looked up.
+            # Polled: no signal reports the end of processes that are not our children.
             await asyncio.sleep(min(pause, left))
             pause = min(2 * pause, 0.2)
         return exited.done() and not self._has_members()
@@ -246,14 +246,14 @@ class _Group:
 
 
 def _reap(group: int) -> None:
-    """Collect orphans of this group where they became ours: in a container this program may be process 1."""
+    """Reap orphans of this group if they became ours: in a container this program may be process 1."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-group, os.WNOHANG) != (0, 0):
             pass
 
 
 def _has_members(group: int) -> bool:
-    """True if a process of this group still runs; one that only waits to be collected does not."""
+    """True if a process of this group is running; zombies do not count."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
@@ -265,7 +265,7 @@ def _has_members(group: int) -> bool:
 
 
 def _processes() -> list[int]:
-    """The ids of all processes; none where there is no /proc."""
+    """Return the ids of all processes; empty without /proc."""
     try:
         return [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
     except OSError:
@@ -299,10 +299,10 @@ _RECENT = 4096
 
 
 class Capture:
-    """Takes bytes, gives text of about `limit` bytes: all of them, or head and tail with a mark between.
+    """Collects bytes and returns text of about `limit` bytes: all of them, or head and tail with a mark between.
 
-    Secrets are taken out before the cut is made, so half of one never stays: a margin beyond each cut is kept
-    for that. Bytes that are not UTF-8 become U+FFFD.
+    Secrets are redacted before the cut is made, so half of one never stays: a margin beyond each cut is kept for that.
+    Bytes that are not UTF-8 become U+FFFD.
     """
 
     def __init__(self, limit: int, redactor: Redactor) -> None:
@@ -323,7 +323,7 @@ class Capture:
             del self._tail[: -self._tail_room]
 
     def text(self) -> str:
-        """What is kept, as text, with `[… N bytes left out …]` where some are missing."""
+        """Return the captured text, with `[… N bytes left out …]` in place of the rest."""
         if self.total <= self._limit:
             return self._redactor.text((self._head + self._tail).decode("utf-8", "replace"))
         whole = len(self._head) + len(self._tail) == self.total
@@ -336,9 +336,9 @@ class Capture:
         return f"{shown_head}\n[… {self.total - self._limit} bytes left out …]\n{shown_tail}"
 
     def last_line(self) -> str:
-        """The last complete line so far, for a progress display; at most 200 characters, "" without one.
+        """Return the last complete line so far, for a progress display; at most 200 characters, "" without one.
 
-        Nothing that may be the first half of a secret is shown; a character or two are nobody's half.
+        A possible first half of a secret is not shown, unless it is only a character or two.
         """
         whole = len(self._head) + len(self._tail) == self.total
         data = (self._head + self._tail if whole else self._tail)[-_RECENT - self._margin :]
@@ -373,7 +373,7 @@ _TEXT = 200
 
 
 class MeterLines:
-    """Takes the bytes of an output, gives them without those lines, and shows what the lines say."""
+    """Filters progress lines out of an output and shows them."""
 
     def __init__(self, show: Callable[[Meter], None], redactor: Redactor) -> None:
         self._show = show
@@ -397,7 +397,7 @@ class MeterLines:
         return b"".join(passed)
 
     def rest(self) -> bytes:
-        """What was held back when the output ended."""
+        """Return the bytes held back when the output ended."""
         held, self._held = self._held, b""
         return b"" if held and self._read(held) else held
 

@@ -39,17 +39,17 @@ CTX = "ctx"
 
 _loading = threading.Lock()
 _digests: dict[str, str] = {}
-"""By file the digest of its text when it was loaded first."""
+"""Digests of files as first loaded, by path."""
 _looked: dict[str, tuple[int, int]] = {}
-"""By file its time and size when its text was compared last."""
+"""Time and size of files when last compared, by path."""
 _modules: dict[tuple[str, Path | None], ModuleType] = {}
-"""What was loaded, by name and folder of the flow file."""
+"""Loaded modules, by name and folder of the flow file."""
 
 _log = logging.getLogger("sayso.node")
 
 
 async def python(config: dict[str, Json], ctx: NodeContext) -> Outcome:
-    """Call what `config` says: `call`, and `args` by name. See the module."""
+    """Call a function: `call`, and `args` by name. See the module."""
     name: str = config["call"]
 
     async def work(context: Context) -> Json:
@@ -58,7 +58,7 @@ async def python(config: dict[str, Json], ctx: NodeContext) -> Outcome:
             return function, bind(function, config.get("args") or {}, context)
 
         function, arguments = prepared() if _is_loaded(name, ctx.flow_dir) else await in_thread(prepared)
-        # Until here nothing has happened: leaving now needs nobody's word.
+        # No effect so far: the node can leave without asking people.
         if context.aborted:
             raise PauseError(context.saved)
         await before_effect()
@@ -68,7 +68,7 @@ async def python(config: dict[str, Json], ctx: NodeContext) -> Outcome:
 
 
 async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """What a function gives: an `async` one is awaited, any other runs in a thread of its own."""
+    """Return a function's result: `async` functions are awaited, others run in a thread of their own."""
     if _is_async(function):
         return await function(*args, **kwargs)
     result = await in_thread(lambda: function(*args, **kwargs))
@@ -187,9 +187,9 @@ def _watch(name: str, file: str | None) -> None:
 
 
 def bind(function: Callable[..., Any], args: Mapping[str, Json], context: Context) -> inspect.BoundArguments:
-    """The arguments that the function is called with, each checked and made what its type hint says.
+    """Bind the arguments, each checked and converted to its type hint.
 
-    Raises `NodeError` with everything that is wrong.
+    Raises `NodeError` that lists all faults.
     """
     described = _parameters(function)
     parameters = described.signature.parameters
@@ -213,12 +213,12 @@ def bind(function: Callable[..., Any], args: Mapping[str, Json], context: Contex
 
 @dataclass(frozen=True)
 class _Parameters:
-    """What is known of a function: made once, used at each call."""
+    """Signature of a function: inspected once, used at each call."""
 
     signature: inspect.Signature
     hints: dict[str, Any]
     checks: dict[str, TypeAdapter[Any]]
-    """By parameter what checks its argument; filled as arguments come."""
+    """Validators by parameter, built on demand."""
 
 
 def _parameters(function: Callable[..., Any]) -> _Parameters:
@@ -269,7 +269,7 @@ def _misfits(
 
 
 def _checked(name: str, value: Json, known: _Parameters, parameter: str, faults: list[Fault]) -> Any:
-    """The value as its type hint wants it. JSON's own types are not converted: the text `3` is no number."""
+    """Convert the value to its type hint. JSON's own types are not converted: the text `3` is not a number."""
     hint = known.hints.get(parameter, Any)
     if is_plain(hint) and fits(hint, value):
         return copy(value)

@@ -1,12 +1,13 @@
-"""Takes secret values out of whatever leaves a node: text, JSON, and text that arrives in pieces.
+"""Redaction: removes secret values from everything that leaves a node: text, JSON, and text that arrives in pieces.
 
-A value is looked for as itself and as the encodings in which programs print it, in five views of a text: as it is (JSON,
-percent and shell quotes of the common libraries, HTML), packed (base64 once and twice, base32, at all alignments),
-as hex digits in any case with or without separators, with every character escape decoded (`%63`, `\\u0063`, `\\x63`,
-`\\143`, `&#99;`), in any mixture, and as mail headers quote it (`=63`). Of letters beyond ASCII it is looked for in all that becomes
-of them on the way: composed or not, in UTF-8, Latin-1 or UTF-16, read as another of these, replaced or left out. Line
-breaks are ignored on both sides, since `base64` wraps at 76 characters; in encodings without backslashes also the escaped
-ones of a JSON text. Taking out too much is a blemish, too little a leak: occurrences may overlap and all of them go.
+A value is searched for as itself and in the encodings in which programs print it, in five views of a text: as it is
+(JSON, percent and shell quotes of the common libraries, HTML), packed (base64 once and twice, base32, at all
+alignments), as hex digits in any case with or without separators, with every character escape decoded (`%63`,
+`\\u0063`, `\\x63`, `\\143`, `&#99;`), in any mixture, and as mail headers quote it (`=63`). Letters beyond ASCII are
+searched for in every form they may take: composed or not, in UTF-8, Latin-1 or UTF-16, read as another of these,
+replaced or left out. Line breaks are ignored on both sides, since `base64` wraps at 76 characters; in encodings without
+backslashes also the escaped ones of a JSON text. Redacting too much is a blemish, too little a leak: overlapping
+occurrences are all removed.
 """
 
 from __future__ import annotations
@@ -48,21 +49,21 @@ _UNFINISHED = re.compile(
     r"(?:(?:%[0-9A-Fa-f]{2})*(?:%[0-9A-Fa-f]?)?|(?:\\+u[0-9A-Fa-f]{4})*(?:\\+(?:u(?:[0-9A-Fa-f]{0,3}|\{[0-9A-Fa-f]{0,6}))?)?"
     r"|(?:\\+x[0-9A-Fa-f]{2})*(?:\\+(?:x[0-9A-Fa-f]?)?)?|(?:\\+[0-3][0-7]{2})*(?:\\+(?:[0-3][0-7]?)?)?|\\+U[0-9A-Fa-f]{0,7}|&(?:#?[0-9A-Za-z]{0,9})?)\Z"
 )
-"""An escape, or a run of them, that more text may continue."""
+"""An escape, or a run of escapes, that more text may continue."""
 _QUOTED = re.compile(
     r"(?P<percent>(?:=[0-9A-Fa-f]{2})+)|(?P<breaks>=?[\r\n]+|\?=\s*=\?[\w-]{1,40}\?[qQ]\?)", re.ASCII
 )
-"""Characters as mail headers quote them, and what stands between two words of such a header (RFC 2047)."""
+"""Characters quoted as in mail headers, and separators between two words of such a header (RFC 2047)."""
 _UNFINISHED_QUOTED = re.compile(
     r"(?:(?:=[0-9A-Fa-f]{2})*(?:=[0-9A-Fa-f]?)?|\?(?:=\s*(?:=(?:\?(?:[\w-]{1,40}(?:\?(?:[qQ])?)?)?)?)?)?)\Z",
     re.ASCII,
 )
 _ESCAPE_LENGTH = 6
-"""Characters of an escape for one character, as it is mostly written."""
+"""Usual length of an escape for one character."""
 
 
 class Span(NamedTuple):
-    """Where a secret stands in a text: [start, end)."""
+    """Position of a secret in a text: [start, end)."""
 
     start: int
     end: int
@@ -72,7 +73,7 @@ class Span(NamedTuple):
 class Redactor:
     """Replaces the values of secrets by `[secret NAME]`.
 
-    `unprotected` are the names whose values are too short to be taken out; they are logged as a warning.
+    `unprotected` are the names whose values are too short to redact; they are logged as a warning.
     """
 
     def __init__(self, values: Mapping[str, str]) -> None:
@@ -113,7 +114,7 @@ class Redactor:
 
     @property
     def margin(self) -> int:
-        """How many characters around a cut decide whether a secret lies across it; 0 without secrets."""
+        """Number of characters around a cut that decide whether a secret crosses it; 0 without secrets."""
         return 2 * self.longest + 64 if self.longest else 0
 
     def text(self, text: str) -> str:
@@ -121,9 +122,9 @@ class Redactor:
         return self.window(text, 0, len(text)) if self._views else text
 
     def window(self, text: str, start: int, end: int) -> str:
-        """The part [start, end) of a text without secrets; what stands around it is only context.
+        """Return the part [start, end) of a text without secrets; the rest is only context.
 
-        A secret that lies across `end` appears as its mark, one that lies across `start` not at all.
+        A secret across `end` appears as its mark, one across `start` not at all.
         """
         parts: list[str] = []
         at = start
@@ -141,7 +142,7 @@ class Redactor:
 
     def json(self, value: Json) -> Json:
         """This JSON value without secrets: in texts, in keys, and where a number is one."""
-        # One look at all texts together: nearly always there is nothing to do.
+        # One search over all texts together: nearly always there is nothing to redact.
         return self._json(value) if self.spans("\0".join(_texts(value))) else value
 
     def _json(self, value: Json) -> Json:
@@ -154,24 +155,25 @@ class Redactor:
         return self.text(str(value)) if self.spans(_number(value)) else value
 
     def stream(self) -> RedactedStream:
-        """For text that arrives in pieces."""
+        """Return a redactor for text that arrives in pieces."""
         return RedactedStream(self)
 
     def spans(self, text: str) -> list[Span]:
-        """Where secrets stand in this text, in order; overlapping ones are one span under the first's name."""
+        """Return the positions of secrets in this text, in order; overlapping ones are one span under the first's name."""
         found = [span for view in self._views for span in view.spans(text)]
         return _merge(sorted(found, key=lambda span: (span.start, -span.end)))
 
     def undecided(self, text: str, least: int = 1) -> int:
-        """Where the end of this text begins that may be the beginning of a secret; its length if nowhere.
+        """Return the index from which the end of this text may be the beginning of a secret; its length if there is
+        none.
 
-        Beginnings with fewer than `least` characters count for nothing.
+        Beginnings with fewer than `least` characters do not count.
         """
         return min((view.undecided(text, least) for view in self._views), default=len(text))
 
 
 class RedactedStream:
-    """Text in pieces, without secrets; holds back only what may still become one. Memory is bounded."""
+    """Redacts text that arrives in pieces; holds back only a possible beginning of a secret. Memory is bounded."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
@@ -179,13 +181,13 @@ class RedactedStream:
         self._done = 0  # what stands before this index in the buffer was given out and is only context
 
     def feed(self, text: str) -> str:
-        """Take the next piece; returns what may be shown now."""
+        """Take the next piece; returns the text that is safe to show now."""
         self._buffer += text
         keep = 4 * self._redactor.margin
         return self._show(max(self._redactor.undecided(self._buffer), len(self._buffer) - keep, self._done))
 
     def close(self) -> str:
-        """Nothing follows; returns the rest."""
+        """End the text; returns the rest."""
         return self._show(len(self._buffer))
 
     def _show(self, end: int) -> str:
@@ -196,7 +198,7 @@ class RedactedStream:
 
 
 def _texts(value: Json) -> Iterator[str]:
-    """Every text in a JSON value, keys and numbers included."""
+    """Yield every text in a JSON value, keys and numbers included."""
     if isinstance(value, dict):
         yield from value
         for item in value.values():
@@ -236,8 +238,8 @@ def forms(value: str) -> set[str]:
 
 
 def spellings(value: str) -> set[str]:
-    """The texts that this value becomes where it is composed anew, or written in one encoding and read in another. One of
-    which too little is left to be told from other text is none."""
+    """Return the texts that this value becomes when it is normalized, or written in one encoding and read in another.
+    Results too short to be distinctive are left out."""
     composed = {value, *(normalize(form, value) for form in ("NFC", "NFD"))}
     found = set(composed)
     for text in composed:
@@ -255,11 +257,11 @@ def spellings(value: str) -> set[str]:
 
 
 _LOST = re.compile(r"[?\ufffd\0\udc80-\udcff]")
-"""What stands for a character that an encoding does not have."""
+"""Replacements of characters that an encoding does not have."""
 
 
 def _host(text: str) -> Iterator[bytes]:
-    """The text as the name of a host, where it can be one."""
+    """Yield the text in its form as a host name, if it has one."""
     with suppress(UnicodeError):
         yield text.encode("idna")
 
@@ -321,7 +323,7 @@ def _base32(data: bytes) -> Iterator[str]:
 
 
 class _View:
-    """What is looked for in a text from which certain line breaks were taken out."""
+    """Search in a text from which certain line breaks were removed."""
 
     def __init__(self, breaks: re.Pattern[str], needles: dict[str, str]) -> None:
         self._breaks = breaks
@@ -329,14 +331,14 @@ class _View:
         self._sorted = sorted(needles)
         self._begins = {needle[:size] for needle in needles for size in (1, 2)}
         self._longest = self.reach = max(map(len, needles), default=0)
-        "The most characters of a text in which one of them stands, line breaks aside."
+        "Length of the longest needle, without line breaks."
 
     def read(self, text: str) -> _Squeezed:
         """The text in which they are looked for."""
         return _Squeezed.of(text, self._breaks)
 
     def spans(self, text: str) -> Iterator[Span]:
-        """Every place where one stands, overlapping ones too, in no order."""
+        """Yield every occurrence, overlapping ones too, in no order."""
         squeezed = self.read(text)
         for needle, name in self.needles.items():
             start = squeezed.text.find(needle)
@@ -345,7 +347,7 @@ class _View:
                 start = squeezed.text.find(needle, start + 1)
 
     def undecided(self, text: str, least: int) -> int:
-        """Where the end of the text begins that at least one begins with."""
+        """Return the index from which the text's end is the beginning of a needle; its length if there is none."""
         squeezed = self.read(text)
         size = len(squeezed.text)
         for start in range(max(0, size - self._longest + 1), size - least + 1):
@@ -373,7 +375,7 @@ class _HexView(_View):
 
 
 class _EscapeView(_View):
-    """Characters that are written as escapes, each by itself or all of them. Each escape begins with one of `marks`."""
+    """Search in text with its character escapes decoded. Each escape begins with one of `marks`."""
 
     def __init__(
         self, needles: dict[str, str], marks: str, escapes: re.Pattern[str], unfinished: re.Pattern[str]
@@ -386,7 +388,7 @@ class _EscapeView(_View):
         return _Squeezed.decoded(text, self._escapes)
 
     def spans(self, text: str) -> Iterator[Span]:
-        # Without any escape there is nothing that the other views do not see.
+        # Without escapes the other views find everything.
         return super().spans(text) if any(mark in text for mark in self._marks) else iter(())
 
     def undecided(self, text: str, least: int) -> int:
@@ -404,7 +406,7 @@ class _Squeezed(Struct, frozen=True):
     breaks: list[int]
     removed: list[int]
     widths: Mapping[int, int] = field(default_factory=dict)
-    """How many characters stood for a character that was an escape."""
+    """Number of original characters for each decoded one."""
 
     @classmethod
     def decoded(cls, text: str, escapes: re.Pattern[str]) -> _Squeezed:
@@ -442,16 +444,16 @@ class _Squeezed(Struct, frozen=True):
         return cls("".join((*parts, text[at:])), breaks, removed)
 
     def place(self, index: int) -> int:
-        """Where the character at this index stood."""
+        """Return the original position of the character at this index."""
         return index + self.removed[bisect_right(self.breaks, index)]
 
     def end(self, index: int) -> int:
-        """Where it ended."""
+        """Return the original end of the character at this index."""
         return self.place(index) + self.widths.get(index, 1)
 
 
 def _unescaped(match: re.Match[str]) -> list[tuple[str, int]]:
-    """The characters that an escape, or a run of them, stands for, each with its length in the text."""
+    """Return the characters that an escape, or a run of them, encodes, each with its length in the text."""
     kind, given = str(match.lastgroup), match[match.lastgroup or 0]
     if kind == "breaks":
         return [("\n", len(given))]

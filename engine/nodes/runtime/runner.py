@@ -1,9 +1,9 @@
-"""What a node that has effects gets, and what it may say afterwards.
+"""Interface of runners: their surroundings and their outcomes.
 
-A runner does the one thing its node describes, in the world outside, and reports how that ended *as a value*:
-it retries nothing, journals nothing and decides nothing about what follows. Three endings exist, because a
-crash is not a failure: `Completed`, `Failed` (it ended, badly, and we know it) and `Interrupted` (we left or
-lost it, and nobody knows how much of it happened).
+A runner does the one thing its node describes, in the world outside, and reports how that ended *as a value*: it
+retries nothing, journals nothing and decides nothing about the next steps. Three endings exist, because a crash is not
+a failure: `Completed`, `Failed` (it is known to have ended badly) and `Interrupted` (it was left or lost, and the
+extent of its effect is unknown).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Completed(Struct, frozen=True):
-    """The work is done; `output` is what `nodes.<id>` shows."""
+    """The work is done; `output` becomes `nodes.<id>`."""
 
     output: Json
 
@@ -34,8 +34,8 @@ class Completed(Struct, frozen=True):
 class Failed(Struct, frozen=True):
     """The work ended and did not succeed.
 
-    `type` is a stable word for flows to compare (`exit_code`, `http_status`, `timeout`, ...), `message` is for
-    people, `details` is JSON; where there is an output at all, `details` holds it whole.
+    `type` is a stable word for flows to compare (`exit_code`, `http_status`, `timeout`, ...), `message` is for people,
+    `details` is JSON, with the whole output if there is one.
     """
 
     type: str
@@ -44,13 +44,13 @@ class Failed(Struct, frozen=True):
 
 
 class Interrupted(Struct, frozen=True):
-    """The work was left in the middle, so how much of it happened is unknown.
+    """The work was left in the middle, and the extent of its effect is unknown.
 
-    `timeout`: it took longer than `NodeContext.timeout`. `cut`: the session is leaving (`aborted` was set), or
-    the other side went away after it had our request. `details` is what had been seen by then, if anything.
-    `left`: the session is leaving too, but the work stopped at a place of its own choice and can go on from there
-    when it runs again; `details` is what it wants to know then (`NodeContext.saved`). `asks`: the same, once people have
-    answered what `details` asks (see `engine.nodes.runtime.mcp_asks`).
+    `timeout`: it took longer than `NodeContext.timeout`. `cut`: the session is leaving (`aborted` was set), or the
+    other side went away after it had our request. `details` holds any output so far. `left`: the session is leaving
+    too, but the work stopped at a checkpoint and continues there when it runs again; `details` then becomes
+    `NodeContext.saved`. `asks`: the same, once people have answered the questions in `details` (see
+    `engine.nodes.runtime.mcp_asks`).
     """
 
     reason: Literal["timeout", "cut", "left", "asks"]
@@ -62,7 +62,7 @@ Outcome: TypeAlias = Completed | Failed | Interrupted
 
 
 def no_stream(event: TurnEvent) -> None:
-    """Where nobody watches."""
+    """Ignore the event."""
 
 
 class StopSignal(asyncio.Event):
@@ -89,13 +89,13 @@ class StopSignal(asyncio.Event):
 
 
 class NodeContext(Struct, frozen=True):
-    """The surroundings of one execution of one node.
+    """Surroundings of one execution of one node.
 
-    `workdir` is the session's own folder (use `folder()`, which makes it), `flow_dir` the folder of the flow
-    file. `secret(name)` gives a secret's value or raises a `SaysoError`. `timeout` and `grace` are seconds.
-    Once `aborted` is set the runner leaves at once; a process gets SIGTERM, and SIGKILL `grace` s later.
-    `progress` takes one short line for people, without secrets; calls may be dropped. `saved` is what an earlier
-    attempt left with (`Interrupted("left")`).
+    `workdir` is the session's own folder (use `folder()`, which creates it), `flow_dir` the folder of the flow file.
+    `secret(name)` returns a secret's value or raises a `SaysoError`. `timeout` and `grace` are seconds. Once `aborted`
+    is set the runner leaves at once; a process gets SIGTERM, and SIGKILL `grace` s later. `progress` takes one short
+    line for people, without secrets; calls may be dropped. `saved` is the state that an earlier attempt left
+    (`Interrupted("left")`).
     """
 
     session_id: str
@@ -109,15 +109,16 @@ class NodeContext(Struct, frozen=True):
     aborted: StopSignal
     progress: Callable[[str], None]
     meter: Callable[[Meter], None] = no_meter
-    """Shows how far the node is; nothing of it is recorded, and most calls are dropped."""
+    """Shows the node's progress; it is not recorded, and most calls are dropped."""
     stream: Callable[[TurnEvent], None] = no_stream
-    """Shows what a model says while it says it; nothing of it is recorded."""
+    """Shows the model's answer while it arrives; not recorded."""
     flow_file: Path | None = None
-    """The file of the flow that the node is in; None where it is known by its text only."""
+    """File of the node's flow; None if only its text is known."""
     grace: float = 10
     saved: Json = None
     pinned: bool = False
-    """Whether people approved what the node does, or an agent calls it: it reaches no other place than it names."""
+    """True if people approved the node's action, or an agent calls it: it must reach no other host than the one it
+    names."""
 
     def folder(self) -> Path:
         """The session's own folder, made on demand; only its owner may enter it. Raises `OSError`."""
@@ -125,7 +126,7 @@ class NodeContext(Struct, frozen=True):
 
 
 class Runner(Protocol):
-    """Does what one node type describes. Raises nothing but `asyncio.CancelledError`."""
+    """Executes one node type. Raises nothing but `asyncio.CancelledError`."""
 
     async def __call__(self, config: dict[str, Json], ctx: NodeContext) -> Outcome:
         """Do the work of a node with this rendered config; return how it ended."""
@@ -135,7 +136,7 @@ class Runner(Protocol):
 async def first_of(
     work: asyncio.Future[Any], aborted: asyncio.Event, timeout: float | None
 ) -> Literal["timeout", "cut"] | None:
-    """What comes first: the end of the work (None), or that it has to be left, and why."""
+    """Return None if the work ends first, or the reason to leave it."""
     leaving = asyncio.ensure_future(aborted.wait())
     either: tuple[asyncio.Future[Any], ...] = (work, leaving)
     try:

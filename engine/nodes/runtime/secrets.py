@@ -1,8 +1,8 @@
-"""Secrets: where their values come from, and the one moment in which a reference becomes a value.
+"""Secrets: the sources of their values, and the one moment in which a reference becomes a value.
 
-A flow holds references only (`{"$secret": "NAME"}`); the journal and the state never see more. A runner
-resolves them where they leave (a process's environment, a request's headers) and remembers which it used, to
-take their values out of what comes back.
+A flow holds references only (`{"$secret": "NAME"}`), as do the journal and the state. A runner resolves them where they
+leave (a process's environment, a request's headers) and remembers which it used, to redact their values from the
+output.
 """
 
 from __future__ import annotations
@@ -35,43 +35,44 @@ log = logging.getLogger("sayso.node")
 
 PREFIX = "SAYSO_SECRET_"
 ENCRYPTION_KEYS = "ENCRYPTION_KEYS"
-"""The secret that `SAYSO_ENCRYPTION_KEYS=secret` stands for."""
+"""Name of the secret used for `SAYSO_ENCRYPTION_KEYS=secret`."""
 RESERVED = frozenset({"KEY", "COMMAND", ENCRYPTION_KEYS})
-"""`SAYSO_SECRET_KEY` signs the database: it must never be readable by a flow. `SAYSO_SECRET_COMMAND` is no secret."""
+"""Names that flows cannot read: `SAYSO_SECRET_KEY` signs the database, and `SAYSO_SECRET_COMMAND` is not a secret."""
 COMMAND_SECONDS = 20.0
-"""How long the command may take that gives secrets."""
+"""Seconds that the secrets command may take."""
 KEPT_SECONDS = 60.0
-"""How long a value is kept that the command gave."""
+"""Seconds for which a value from the command is cached."""
 REFUSED_SECONDS = 5.0
-"""How long it is not asked again for one that it did not give."""
+"""Seconds for which a failure of the command is cached."""
 _OURS = ("SAYSO_", "SLACK_", "ANTHROPIC_")
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,127}")
 _LARGEST = 64 * 1024
 _COMPLAINT = 2000
 _LOOK_SECONDS = 0.1
-"""How often it is looked whether a program has ended whose output stays open."""
+"""Interval in seconds of checks whether a program with open output has ended."""
 
 
 class SecretUnavailable(SaysoError):
-    """A secret has no value here, or none that may be used; says what to set."""
+    """The secret has no usable value here; the message says which setting to make."""
 
     code = "secret"
 
 
 class SecretCommandFailed(SecretUnavailable):
-    """The program that gives secrets gave none: the same question may be answered later."""
+    """The secrets command returned no value: a later attempt may succeed."""
 
 
 class SecretSource:
     """Secrets by name, from the environment (`SAYSO_SECRET_NAME`, which wins), from mounted files, and from a command.
 
-    `directory` is what `SAYSO_SECRETS_DIR` names: one file a secret, named as the secret; one newline at its
-    end is not part of the value. Links inside the directory are followed (that is how Kubernetes mounts
-    them), links out of it are refused. Values are read anew each time, so a rotated secret is seen.
+    `directory` comes from `SAYSO_SECRETS_DIR`: one file per secret, named like it; one newline at its end is not part
+    of the value. Links inside the directory are followed (that is how Kubernetes mounts them), links out of it are
+    refused. Values are read each time, so a rotated secret is seen.
 
-    `command` is what `SAYSO_SECRET_COMMAND` names: it is run with the secret's name as its last argument, and what it
-    prints is the value, without one newline at its end. That is kept for `KEPT_SECONDS`. It sees no variable of sayso's.
+    `command` comes from `SAYSO_SECRET_COMMAND`: it is run with the secret's name as its last argument, and its output
+    is the value, without one newline at its end. That is cached for `KEPT_SECONDS`. It gets none of sayso's own
+    variables.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class SecretSource:
         self._asking = threading.Lock()
 
     def get(self, name: str) -> str:
-        """The value of this secret. Raises `SecretUnavailable`."""
+        """Return the value of this secret. Raises `SecretUnavailable`."""
         if not _NAME.fullmatch(name):
             raise SecretUnavailable(
                 f"{name!r} is no secret's name: use letters, digits and _, a letter first"
@@ -124,7 +125,7 @@ class SecretSource:
         return tuple(sorted(name for name in found - RESERVED if _NAME.fullmatch(name)))
 
     def _asked(self, name: str) -> str:
-        """What the command says, or said a moment ago; one question at a time. Raises `SecretUnavailable`."""
+        """Return the command's value, cached for a moment; one call at a time. Raises `SecretUnavailable`."""
         with self._asking:
             until, told = self._kept.get(name, (0.0, None))
             if told is None or self._steady() >= until:
@@ -147,7 +148,8 @@ class SecretSource:
 
 
 def _printed(command: Sequence[str], env: Mapping[str, str]) -> str | SecretCommandFailed:
-    """What a program prints that gives a secret. Its complaints go to the log: people in threads read the error."""
+    """Return the output of the secrets command. Its error output goes to the log only, since people in threads read the
+    error."""
     program, name = command[0], command[-1]
     seen = {key: value for key, value in env.items() if not key.startswith(_OURS)}
     try:
@@ -166,8 +168,8 @@ def _printed(command: Sequence[str], env: Mapping[str, str]) -> str | SecretComm
 
 
 def _end_of(command: Sequence[str], env: Mapping[str, str]) -> tuple[int | None, bytes, bytes]:
-    """The exit code of a program, what it printed, and the end of its complaints; without a code it printed too much, and
-    was ended. A helper that it leaves running is not waited for. Raises `OSError`, `subprocess.TimeoutExpired`."""
+    """Return a program's exit code, output, and the end of its error output; the code is None if it printed too much
+    and was ended. Helpers that it leaves running are not waited for. Raises `OSError`, `subprocess.TimeoutExpired`."""
     pipe, until = subprocess.PIPE, time.monotonic() + COMMAND_SECONDS
     with (
         selectors.DefaultSelector() as ready,
@@ -233,7 +235,7 @@ class Resolver:
         return as_text(value, where)
 
     def url(self, value: Json, where: str) -> str:
-        """The same for an address: what begins it stands as it is, a secret further on is quoted as one part of it."""
+        """Resolve an address: a leading part stays as it is, a secret further on is quoted as one path segment."""
         if isinstance(value, dict) and set(value) == {"$secret_text"}:
             first, *rest = value["$secret_text"]
             return self.text(first, where) + "".join(
@@ -242,7 +244,7 @@ class Resolver:
         return self.text(value, where)
 
     def json(self, value: Json, where: str) -> Json:
-        """A JSON value whose references, wherever they stand in it, are resolved. Raises `Refusal`."""
+        """Resolve all references inside a JSON value. Raises `Refusal`."""
         if isinstance(value, dict) and value.keys() & {"$secret", "$secret_text"}:
             return self.text(value, where)
         if isinstance(value, dict):
@@ -272,7 +274,7 @@ class Resolver:
 
 
 def marked(value: Json) -> Json:
-    """A value in which a mark stands for each reference; without query where it is an address."""
+    """Return the value with a mark in place of each reference, and an address without its query."""
     if isinstance(value, dict) and set(value) == {"$secret"}:
         return f"[secret {value['$secret']}]"
     if isinstance(value, dict) and set(value) == {"$secret_text"}:
@@ -283,15 +285,14 @@ def marked(value: Json) -> Json:
 
 
 def without_secrets(outcome: Outcome, names: Iterable[str], secret: Callable[[str], str]) -> Outcome:
-    """An outcome in which none of these secrets stands, whatever it was that found them; those without a value here
-    can stand nowhere."""
+    """Redact these secrets from an outcome; names without a value here cannot occur in it."""
     values: dict[str, str] = {}
     for name in names:
         with contextlib.suppress(SaysoError):
             values[name] = secret(name)
     redactor = _redactor(values)
     if isinstance(outcome, Interrupted) and outcome.reason in ("left", "asks"):
-        # What it saved for itself nobody else reads, but for what people are asked.
+        # Only its questions are shown to people; the rest of its state stays its own.
         saved = outcome.details
         if outcome.reason == "asks":
             saved = {**saved, "asks": redactor.json(saved["asks"])}
@@ -313,14 +314,14 @@ def redacted(outcome: Outcome, redactor: Redactor) -> Outcome:
 
 
 def _read(directory: Path, name: str) -> str | None:
-    """The value in the file of that name, None without one. Raises `SecretUnavailable`."""
+    """Return the value in the file of that name, or None if there is no such file. Raises `SecretUnavailable`."""
     root, target = Path(os.path.realpath(directory)), Path(os.path.realpath(directory / name))
     if not target.is_relative_to(root):
         raise SecretUnavailable(
             f"secret {name}: {directory / name} is a link out of {directory}; put the file there"
         )
     try:
-        # The path is resolved, so there is nothing to follow any more.
+        # The path is resolved, so there is no link left to follow.
         data = content(os.open(target, NO_LINK), _LARGEST)
     except FileNotFoundError:
         return None

@@ -1,13 +1,13 @@
-"""The `shell` node: runs one program, or one script, and says how it ended.
+"""The `shell` node: runs one program or script and reports how it ended.
 
-`run` is an argument list and never meets a shell; `script` is `/bin/sh -eu -c`, or a file for the program that its first line
-names, and takes values through its environment only. The environment is exactly `PATH`, `HOME`, `LANG`, the idempotency key, the session id, a mark
-and what `env` names. A program with a slash, and `cwd`, are meant relative to the flow file; without `cwd` the
-program runs in the session's own folder.
+`run` is an argument list and never meets a shell; `script` is `/bin/sh -eu -c`, or a file for the program in its first
+line, and takes values through its environment only. The environment is exactly `PATH`, `HOME`, `LANG`, the idempotency
+key, the session id, a mark and the variables in `env`. A program with a slash, and `cwd`, are relative to the flow
+file; without `cwd` the program runs in the session's own folder.
 
-Output {stdout, stderr, exit_code, seconds}. Each of the two texts is at most about `max_output` bytes: the
-beginning and the end, with a mark between. When the program ends by itself, what it left running in the
-background is left alone; when it is stopped, all that it started is.
+Output {stdout, stderr, exit_code, seconds}. Each of the two texts is at most about `max_output` bytes: the beginning
+and the end, with a mark between. When the program ends by itself, its background processes are left alone; when it is
+stopped, they are stopped too.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LOOK_AGAIN = 0.05
 
 
 async def shell(config: dict[str, Json], ctx: NodeContext) -> Outcome:
-    """Run what `config` says: run|script, env, cwd, ok_codes, max_output, stdin. See the module."""
+    """Run a program: run|script, env, cwd, ok_codes, max_output, stdin. See the module."""
     with contextlib.ExitStack() as kept:
         resolver = Resolver(ctx.secret)
         try:
@@ -159,7 +159,7 @@ def _environment(extra: Json, ctx: NodeContext, resolver: Resolver) -> dict[str,
     env = {name: os.environ.get(name) or default for name, default in _ENV_KEPT.items()}
     for name, value in (extra or {}).items():
         env[name] = resolver.text(value, f"env {name}")
-    # Last: what the program gets told about its execution is not for the flow to change.
+    # Last, so that the flow cannot change what the program is told about its execution.
     env["SAYSO_IDEMPOTENCY_KEY"] = ctx.idempotency_key
     env["SAYSO_SESSION_ID"] = ctx.session_id
     return env
@@ -202,7 +202,7 @@ def _executable(program: str, search: str, base: Path) -> str:
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
-    # Comparing with thousands of names takes long enough to be noticed; most cannot be meant.
+    # Comparing with thousands of names is noticeably slow; most cannot match.
     alike = {other for other in known if abs(len(other) - len(name)) <= 2 and set(other[:2]) & set(name[:2])}
     near = difflib.get_close_matches(name, alike, 1, 0.7)
     return f"; did you mean {near[0]}?" if near else ""

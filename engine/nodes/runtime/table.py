@@ -82,8 +82,8 @@ _PLACES = {
     "write_file": "files:write_file",
     "call": "call",
 }
-"""The runners of sayso's own types, as `module` or `module:function` of `engine.nodes.runtime`. Those of model calls and of
-tools of MCP servers come from whoever puts the engine together: they need a model, or servers."""
+"""Runners of sayso's own types, as `module` or `module:function` of `engine.nodes.runtime`. Those of model calls and
+MCP tools are supplied by the code that assembles the engine, since they need a model or servers."""
 
 
 class _Runners(Mapping[str, Runner]):

@@ -1,6 +1,6 @@
-"""What a folder has in it, as a value: each file by the digest of its bytes, links as links, and folders.
+"""Contents of a folder as a value: each file by the digest of its bytes, links as links, and folders.
 
-A folder that programs work in is walked by open folders, so no link that one of them plants leads out of it.
+A folder that programs work in is walked by open folders, so no link planted there leads out of it.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ class File(NamedTuple):
 
 
 Entry: TypeAlias = File | str | None
-"""A file, a link by where it leads, or a folder."""
+"""A file, the target of a link, or None for a folder."""
 Tree: TypeAlias = dict[str, Entry]
-"""What is in a folder, by its path in there. Names and links are percent-encoded: they need not be text."""
+"""Entries of a folder by their path in it. Names and links are percent-encoded, as they may not be text."""
 Seen: TypeAlias = dict[str, tuple[tuple[int, ...], str]]
 """The digest of each file that was read, with the size, times and number that it had."""
 
 
 def tree_of(root: Path, seen: Seen) -> Tree:
-    """What is in this folder now; nothing where it is not there. A file as it was `seen` is not read again, and
-    what is found is added to that. Raises `OSError`."""
+    """Return the tree of this folder; empty if it does not exist. Files as in `seen` are not read again, and new ones
+    are added to it. Raises `OSError`."""
     found: Tree = {}
     began = time.time_ns()
     if not root.is_dir():
@@ -101,14 +101,14 @@ def named(path: str) -> str:
 
 
 def opened(root: Path, path: str) -> IO[bytes]:
-    """A file of a tree, to be read. Raises `OSError`."""
+    """Open a file of a tree for reading. Raises `OSError`."""
     *folders, name = named(path).split("/")
     with folder_inside(root, folders) as at:
         return os.fdopen(os.open(name, NO_LINK, dir_fd=at), "rb")
 
 
 def as_json(tree: Mapping[str, Entry]) -> Json:
-    """A tree as it is written."""
+    """Return a tree in its stored form."""
     return {path: list(entry) if isinstance(entry, File) else entry for path, entry in tree.items()}
 
 
@@ -142,7 +142,7 @@ def _copy(old: Path, path: str, target: Path) -> None:
 
 
 def finish(root: Path, tree: Mapping[str, Entry]) -> None:
-    """Make the links of a tree whose files are there, and set permissions. Raises `OSError`."""
+    """Create the links of a tree whose files exist, and set permissions. Raises `OSError`."""
     for path, entry in tree.items():
         if isinstance(entry, File):
             os.chmod(root / named(path), entry.mode)

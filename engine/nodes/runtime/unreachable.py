@@ -1,4 +1,4 @@
-"""Why there is no connection, in words for people, whatever client tried it."""
+"""Reasons for a missing connection, in plain language, for every client."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _WHY = {
     errno.ETIMEDOUT: "{where} does not answer",
     errno.ECONNRESET: "{where} closed the connection",
 }
-"""By the error of the operating system."""
+"""Messages by the error number of the operating system."""
 
 
 def why_unconnected(error: BaseException, host: str = "", port: int | None = None) -> str:
-    """Why no connection came about: `nothing listens at 127.0.0.1:8008`. The client's error may know better than `host`
-    and `port` to where it was: to a proxy, say. What is not known here is said in the client's words."""
+    """Return why a connection failed: `nothing listens at 127.0.0.1:8008`. The client's error may know the destination
+    better than `host` and `port`: a proxy, say. Unknown errors keep the client's words."""
     host, port = getattr(error, "host", None) or host, getattr(error, "port", None) or port
     where = f"[{host}]" if ":" in host else host
     where += f":{port}" if port and host else ""
@@ -40,7 +40,7 @@ def why_unconnected(error: BaseException, host: str = "", port: int | None = Non
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and what lies below it: clients wrap that of the operating system, or several, one for each address."""
+    """Yield the error and its causes: clients wrap the operating system's error, or several, one for each address."""
     seen: set[int] = set()
     left = [error]
     while left:

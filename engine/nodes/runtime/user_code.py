@@ -1,9 +1,9 @@
-"""What code of users gets when it runs as a node, and how it is told to leave.
+"""Surroundings of users' code that runs as a node, and how it is asked to leave.
 
-`supervise` runs such code to its end and says how it ended. Being told to leave (a pause, an abort, a shutdown, the
-node's `timeout`) goes in two steps: `Context.aborted` becomes true, and whoever looks at it, or calls `checkpoint`,
-leaves in order; an `async` function that has not left `POLITE` seconds later is cancelled. A function in a thread
-cannot be stopped from outside: it is waited for. Whoever completes all the same has completed.
+`supervise` runs such code and returns its outcome. A request to leave (a pause, an abort, a shutdown, the node's
+`timeout`) has two steps: `Context.aborted` becomes true, and code that checks it, or calls `checkpoint`, leaves in
+order; an `async` function that has not left `POLITE` seconds later is cancelled. A function in a thread cannot be
+stopped from outside: it is waited for. Code that completes anyway has completed.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeCont
 from engine.nodes.types.spec import Meter
 
 POLITE = 0.5
-"""Seconds that an `async` function has to leave by itself before it is cancelled."""
+"""Seconds that an `async` function has to leave before it is cancelled."""
 
 IDLE_SECONDS = 30.0
-"""How long a thread waits for another call before it ends."""
+"""Seconds that an idle thread waits for another call."""
 
 _LONGEST_LINE = 200
 _LONGEST_MESSAGE = 2000
@@ -47,10 +47,10 @@ class NodeError(Exception):
 
 
 class Context:
-    """What a function of a user's knows about its execution.
+    """Execution context of a user's function.
 
-    `idempotency_key` is the same whenever this node of this session runs again: give it to what must not happen
-    twice. `attempt` counts from 1. `saved` is what the last `checkpoint(saved)` left with, else None. `log` writes
+    `idempotency_key` is the same whenever this node of this session runs again: pass it on to prevent double effects.
+    `attempt` counts from 1. `saved` is the argument of the last `checkpoint(saved)` that left, else None. `log` writes
     to sayso's log. All of it may be used from any thread, `abort_signal` from the event loop only.
     """
 
@@ -74,22 +74,22 @@ class Context:
 
     @property
     def aborted(self) -> bool:
-        """True if the function was asked to leave. Whoever finds this true should clean up and call `checkpoint`."""
+        """True if the function was asked to leave. Clean up then and call `checkpoint`."""
         return self._told and self._note()
 
     @property
     def abort_signal(self) -> asyncio.Event:
-        """The same, to be awaited in `async` functions."""
+        """Return the same as an event to await in `async` functions."""
         self._watched = True
         if self._told:
             self._signal.set()
         return self._signal
 
     def checkpoint(self, saved: Json = None) -> None:
-        """A place where the function can leave. When it was asked to, this raises `PauseError`; else it does nothing.
+        """Leave here if asked to, by raising `PauseError`; else do nothing.
 
-        A function that left so runs again at the resume, with `saved` (JSON) as `ctx.saved`. Raises `NotJson`, at
-        the first call too, so that it is not the first pause that shows it.
+        A function that left this way runs again at the resume, with `saved` (JSON) as `ctx.saved`. Raises `NotJson`,
+        already at the first call, so that the error does not wait for a pause.
         """
         if self.aborted or not self._checked:
             saved = copy(saved)
@@ -98,8 +98,8 @@ class Context:
             raise PauseError(saved)
 
     def progress(self, done: float | str, total: float | None = None, text: str = "") -> None:
-        """Say how far the work is: so much of `total`, and a few words, which people see as a bar. With nothing but words
-        they go to the log. Never put a secret in them."""
+        """Report progress: `done` of `total`, with a short text, shown as a bar. Text alone goes to the log. Must not
+        contain secrets."""
         words = done if isinstance(done, str) else text
         line = clean_text(" ".join(str(words).split()))[0][:_LONGEST_LINE]
         with contextlib.suppress(RuntimeError):  # the loop is gone, and with it whoever would read this
@@ -132,7 +132,7 @@ class _Log(logging.LoggerAdapter[logging.Logger]):
 async def supervise(name: str, work: Callable[[Context], Awaitable[Json]], ctx: NodeContext) -> Outcome:
     """Run the code of a user, which people know as `name`, to its end; see the module."""
     if ctx.aborted.is_set():
-        # Nothing has happened yet, so nobody needs to be asked.
+        # No effect so far, so people need not be asked.
         return Interrupted("left", f"the session was leaving before {name} began", ctx.saved)
     await before_effect()
     loop = asyncio.get_running_loop()
@@ -156,7 +156,7 @@ async def supervise(name: str, work: Callable[[Context], Awaitable[Json]], ctx: 
     try:
         with ctx.aborted.calling(lambda: leave("cut")):
             result = await ended
-        # What the code saw of its being asked to leave: what it raised then may well come from that.
+        # Code that noticed the request to leave may have raised because of it.
         noticed = reason is not None and (cancelled or context._watched)
         return _outcome(name, result, reason, noticed, ctx)
     finally:
@@ -174,7 +174,7 @@ class Threads:
         self._lock = threading.Lock()
         self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self.idle = 0
-        """How many wait for a call."""
+        """Number of threads waiting for a call."""
 
     def run(self, call: Callable[[], None]) -> None:
         """Have it called at once."""
@@ -206,14 +206,14 @@ os.register_at_fork(after_in_child=_threads.__init__)  # type: ignore[misc]  # a
 
 
 _Ended: TypeAlias = tuple[Json, BaseException | None]
-"""What a function gave: its value, or what it raised."""
+"""Result of a function: its value, or its exception."""
 
 
 async def in_thread(function: Callable[[], Json]) -> Json:
-    """Call a function in a thread that nothing else uses meanwhile, and wait for its end, also when the caller is
+    """Call a function in a thread that nothing else uses meanwhile, and wait for its end, even if the caller is
     cancelled once.
 
-    The thread never keeps a process from ending. Raises what the function raises.
+    The thread never keeps a process from ending. Raises the function's exception.
     """
     loop = asyncio.get_running_loop()
     waiting: list[asyncio.Future[_Ended]] = [loop.create_future()]
@@ -243,7 +243,7 @@ async def in_thread(function: Callable[[], Json]) -> Json:
 
 def _settle(waiting: list[asyncio.Future[_Ended]], result: _Ended) -> None:
     if waiting[0].cancelled():
-        # Whoever waits hears of the cancellation only after this, and then looks here.
+        # The waiting caller sees the cancellation only after this, and then looks here.
         waiting[0] = waiting[0].get_loop().create_future()
     waiting[0].set_result(result)
 
@@ -289,8 +289,7 @@ def _outcome(
         why = "after its timeout" if reason == "timeout" else "because the session is leaving"
         _log.info("%s %s: %s was stopped %s", ctx.session_id, ctx.path, name, why, exc_info=error)
         return Interrupted(reason, f"{name} was stopped {why}")
-    # An exception with its traceback; of one that was raised for people only what is behind it, if
-    # anything is.
+    # An exception with its traceback; for one raised for people, only its cause, if any.
     what = f"{ctx.session_id} {ctx.path}: {name} failed"
     cause = error.__cause__ if isinstance(error, NodeError) else error
     if cause is None or (isinstance(cause, ModuleNotFoundError) and cause is not error):
@@ -302,7 +301,7 @@ def _outcome(
 
 def _completed(name: str, output: Json) -> Outcome:
     try:
-        # A copy, taken here: what the code still does with its value afterwards changes nothing.
+        # Copied here, so that later changes by the code have no effect.
         return Completed(copy(output))
     except NotJson as error:
         text = str(error)
@@ -328,7 +327,8 @@ def _failed(error: BaseException) -> Failed:
 
 
 def _pause_in(error: BaseException) -> PauseError | None:
-    """The request to leave in what was raised: a task group wraps it, together with the cancelling of the others."""
+    """Return the request to leave contained in an exception: a task group wraps it, together with the cancelling of the
+    others."""
     if isinstance(error, PauseError):
         return error
     if not isinstance(error, BaseExceptionGroup):

@@ -1,4 +1,4 @@
-"""What each node type is: what it takes under `with`, what it gives, what a crash means for it.
+"""Node types: their fields under `with`, their outputs, and their reaction to a crash.
 
 May import: `forms`, `types`, `language`.
 

@@ -1,8 +1,8 @@
-"""Which addresses a flow may reach over HTTP, and which hosts a list of hosts means. Pure.
+"""Addresses that a flow may reach over HTTP, and matching of host lists. Pure.
 
-Private hosts are what operations are about, so they are allowed. Link-local and cloud metadata addresses give
-away the credentials of the machine to whoever can choose a URL, so a flow has to name them. The rule looks at
-the address that is about to be connected to, never at the name: a name resolves to whatever its owner likes.
+Private hosts are the normal targets of operations, so they are allowed. Link-local and cloud metadata addresses give
+the machine's credentials to anyone who can choose a URL, so a flow has to name them. The rule checks the address that
+is about to be connected to, never the name, which resolves to whatever its owner likes.
 
 An entry is a host (`grafana.internal`), any host below one (`*.example.com`, which is not `example.com` itself), or
 either with a port (`grafana.internal:3000`); without a port it means the usual two, 80 and 443. An address is written
@@ -77,7 +77,7 @@ def is_disguised(host: str) -> bool:
 
 
 def _is_ipv4(parts: list[str]) -> bool:
-    """True if `inet_aton` reads these parts: the last one stands for all bytes that are left."""
+    """True if `inet_aton` reads these parts: the last one covers all remaining bytes."""
     try:
         *first, last = map(_number, parts)
     except ValueError:
@@ -99,7 +99,7 @@ def _kind(address: Address) -> str | None:
 
 
 def _real(address: Address) -> Address:
-    """The IPv4 address inside an IPv6 one that stands for it; any other address as it is."""
+    """Return the IPv4 address embedded in an IPv6 one; any other address unchanged."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
     inner = address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)
@@ -111,7 +111,7 @@ def _real(address: Address) -> Address:
 
 
 def _comparable(host: str) -> str:
-    """A host as it is compared: without case, brackets, zone and final dot; addresses in one notation."""
+    """Normalize a host for comparison: no case, brackets, zone or final dot; addresses in one notation."""
     text = host.strip().strip("[]").rstrip(".").lower()
     try:
         return str(_real(ipaddress.ip_address(text.partition("%")[0])))
@@ -151,7 +151,7 @@ def _means(entry: str, host: str, port: int | None) -> bool:
 
 
 def _plain(host: str) -> str:
-    """As hosts are compared: small letters, no brackets, no final dot, international names as they are sent."""
+    """Normalize a host name: small letters, no brackets, no final dot, international names in their encoded form."""
     host = host.strip("[]").removesuffix(".").lower()
     if host.isascii():
         return host

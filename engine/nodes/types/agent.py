@@ -17,13 +17,13 @@ from engine.types.lattice import NUMBERS, TEXTS, Type, mapping_of, schema_type
 NODE_ID: TypeAdapter[str] = TypeAdapter(NodeId)
 
 MAX_TOKENS = 32_000
-"""How long an answer may be, in tokens, where the flow does not say."""
+"""Default length limit of an answer, in tokens."""
 
 COMPACT_AT = 150_000
 """From how many tokens on a conversation is summed up, where the flow does not say."""
 
 MAX_TURNS = 50
-"""How many model calls an agent makes, where the flow does not say."""
+"""Default limit of an agent's model calls."""
 
 
 def _file(value: Any) -> str | dict[str, Json]:
@@ -41,7 +41,7 @@ AgentFile: TypeAlias = Annotated[
 
 
 class CompactConfig(Config):
-    """When an agent's conversation is summed up, and how."""
+    """Settings for compacting an agent's conversation."""
 
     at: Annotated[int, Field(ge=50_000)] = Field(
         COMPACT_AT,
@@ -53,7 +53,7 @@ class CompactConfig(Config):
 
 
 class RetryConfig(Config):
-    """What changes where people press *Try again* because the model gave no answer to go on with."""
+    """Changes for the next call if people choose *Try again* after an unusable answer of the model."""
 
     model: Text | None = Field(None, description="The model that is asked from then on.")
     max_tokens: Annotated[int, Field(ge=1)] | None = Field(
@@ -103,7 +103,7 @@ Domain: TypeAlias = Annotated[
 
 
 class WebConfig(Config):
-    """What Claude may look at in the web."""
+    """Limits of Claude's access to the web."""
 
     domains: Annotated[list[Domain], Field(min_length=1)] = Field(
         description="The hosts, with those below them, or `*` for any."
@@ -256,7 +256,7 @@ class AgentConfig(Config):
 
 
 def _output(known: Known) -> Type:
-    """The answer of an agent; of its data what `output` says."""
+    """Return the output type of an agent; `output` defines its data."""
     output = known.with_.get("output")
     return mapping_of(
         {
@@ -270,7 +270,7 @@ def _output(known: Known) -> Type:
 
 
 def _warnings(node_id: str, with_: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
-    """What flows may still have, and nothing is done with."""
+    """Yield warnings for fields that are accepted and ignored, and for models without a price."""
     if with_.get("temperature") is not None:
         yield (
             f"`temperature` of `{node_id}` is ignored: Claude refuses it",
@@ -292,7 +292,7 @@ def _warnings(node_id: str, with_: Mapping[str, Json]) -> Iterator[tuple[str, st
 
 
 _STATIC = frozenset({"tools", "approvals", "output", "context", "grants", "memory"})
-"""What a flow says once and for all of an agent. It stands in its plan, and is not recorded."""
+"""Fields that are fixed in the flow. They are part of the plan, and are not recorded."""
 
 SPEC = NodeSpec(
     config=AgentConfig,

@@ -98,7 +98,7 @@ class ApprovalConfig(Config):
 
     @classmethod
     def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
-        """Somebody must be left who may decide, and the buttons must differ."""
+        """Require that somebody is left who may decide, and that the buttons differ."""
         yield from clock_conflicts(raw)
         if raw.get("exclude_requester") is True and raw.get("approvers") == ["requester"]:
             yield Fault(("approvers",), "with `exclude_requester` nobody is left who may decide")
@@ -114,7 +114,7 @@ class ApprovalConfig(Config):
 
 
 def _editable(raw: Mapping[str, Json]) -> Iterator[Fault]:
-    """Only fields of the form can be changed."""
+    """Allow only fields of the form."""
     form, editable = raw.get("form"), raw.get("editable")
     if not editable or not isinstance(editable, list):
         return

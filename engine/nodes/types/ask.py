@@ -27,7 +27,7 @@ from engine.nodes.types.spec import AT, FILES, PERSON, Known, NodeSpec
 from engine.types.lattice import ANY, MOMENTS, NONE, TEXTS, Type, form_type, mapping_of, one_of
 
 MOST_FILES = 10
-"""What one message of Slack can hold."""
+"""Most files in one Slack message."""
 
 
 def _choice(value: Any) -> Any:

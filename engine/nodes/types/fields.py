@@ -1,8 +1,8 @@
-"""Names, and the kinds of fields that configurations are made of; `Config` is the root of all of them.
+"""Names, and the kinds of fields of configurations; `Config` is their base class.
 
-A model describes the values after every `{{ }}` was evaluated; `engine.nodes.types.spec` lets expressions stand in
-their places while a flow is loaded. `conflicts` holds what concerns several fields at once; it sees the raw
-mapping, in which any field may be missing, of the wrong type, or still an expression.
+A model describes the values after every `{{ }}` was evaluated; `engine.nodes.types.spec` accepts expressions in their
+places while a flow is loaded. `conflicts` checks several fields together; it sees the raw mapping, in which any field
+may be missing, of the wrong type, or still an expression.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _PERSON = re.compile(
 ONE_PERSON = re.compile(r"[UW][A-Z0-9]{2,}|[^@\s:]+@[^@\s]+\.[^@\s]+|requester", re.ASCII)
 ROTA = re.compile(r"rota:[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 DM = "dm:"
-"""What a place begins with that is a direct message, before a person."""
+"""Prefix of a place that is a direct message to a person."""
 _CALLABLE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
@@ -55,7 +55,7 @@ _RESERVED_ENV = ("SAYSO_IDEMPOTENCY_KEY", "SAYSO_SESSION_ID", "SAYSO_EXECUTION")
 
 
 def listed(value: Any) -> Any:
-    """One text as a list of one."""
+    """Return a single text as a list of one."""
     return [value] if isinstance(value, str) else value
 
 
@@ -105,7 +105,7 @@ def _person(value: Any) -> str:
 
 
 def _scalar(value: Any) -> str | dict[str, Json]:
-    """Text as it goes to a process or a server; references to secrets stay what they are."""
+    """Convert a scalar to text for a process or a server; references to secrets stay unchanged."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -136,8 +136,8 @@ _AS_TEXT = frozenset({_scalar, _query, _plain_scalar})
 
 
 def kind_at(annotation: Any, path: Path) -> Literal["text", "any"] | None:
-    """What a model, or a type in one, makes of a number in this place: text for a program or a server, or what it is and
-    anything else could be, too; None where it takes no other kinds."""
+    """Return how a model treats a number at this path: `text` if it is converted for a program or a server, `any` if
+    values of any kind pass, None if it must have its own kind."""
     if any(getattr(each, "func", None) in _AS_TEXT for each in getattr(annotation, "__metadata__", ())):
         return "text"
     if annotation is Any or annotation is Json:
@@ -181,7 +181,7 @@ Duration: TypeAlias = Annotated[
 Span: TypeAlias = Annotated[
     float, BeforeValidator(_duration), _schema("string", pattern=DURATION_PATTERN, title="duration")
 ]
-"""Seconds, which may be none at all: `0s`."""
+"""Seconds, possibly zero: `0s`."""
 
 _SIZE_SCHEMA = WithJsonSchema(
     {"anyOf": [{"type": "string", "pattern": SIZE_PATTERN}, {"type": "integer"}], "title": "size"}
@@ -191,7 +191,7 @@ Size: TypeAlias = Annotated[int, BeforeValidator(_size), _SIZE_SCHEMA]
 """Bytes, written `64KiB` or as a number."""
 
 FileSize: TypeAlias = Annotated[int, BeforeValidator(_file_size), _SIZE_SCHEMA]
-"""The same for what is kept in files."""
+"""Size in bytes, for files."""
 
 Moment: TypeAlias = Annotated[str, BeforeValidator(_moment), _schema("string", title="moment")]
 
@@ -250,7 +250,7 @@ def _or_any(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
     return value if value == "any" else check(value)
 
 
-# Not a union with the word: what pydantic says of a union names all of its members.
+# Not a union with the word: pydantic's errors for a union name all of its members.
 OR_ANY = WrapValidator(_or_any)
 
 AS_IT_IS = PlainSerializer(lambda value: value)
@@ -267,13 +267,13 @@ def codes(least: int, most: int) -> WithJsonSchema:
 
 
 class Config(BaseModel):
-    """What all configurations share: no unknown fields, no silent conversion of types."""
+    """Base of all configurations: no unknown fields, no silent conversion of types."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
     @classmethod
     def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
-        """Find what is wrong between fields; `raw` may hold anything."""
+        """Yield faults between fields; `raw` may hold anything."""
         yield from ()
 
 
@@ -302,7 +302,7 @@ def one_of(raw: Mapping[str, Json], first: str, second: str) -> Iterator[Fault]:
 
 
 def check_env(raw: Mapping[str, Json]) -> Iterator[Fault]:
-    """Find what is wrong with the names of environment variables under `env`."""
+    """Yield faults in the names of environment variables under `env`."""
     env = raw.get("env")
     if isinstance(env, dict):
         yield from _name_conflicts("env", env, _ENV_NAME, "an environment variable")
@@ -312,7 +312,7 @@ def check_env(raw: Mapping[str, Json]) -> Iterator[Fault]:
 
 
 def check_headers(raw: Mapping[str, Json]) -> Iterator[Fault]:
-    """Find what is wrong with the names of headers under `headers`."""
+    """Yield faults in the names of headers under `headers`."""
     headers = raw.get("headers")
     if isinstance(headers, dict):
         yield from _name_conflicts("headers", headers, _HEADER_NAME, "a header")

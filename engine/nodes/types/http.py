@@ -27,7 +27,7 @@ from engine.nodes.types.spec import Known, NodeSpec, OnCrash
 from engine.types.lattice import ANY, NUMBERS, TEXTS, Type, mapping_of, schema_type
 
 _READ_ONLY = ("GET", "HEAD", "OPTIONS")
-"""Methods that change nothing, so that a request may be sent again after a crash."""
+"""Methods that change nothing, so that a request may be repeated after a crash."""
 
 
 def _or_reference(value: Any, handler: Callable[[Any], Any]) -> Any:
@@ -98,7 +98,7 @@ class HttpConfig(Config):
 
     @classmethod
     def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
-        """One body at most, an http address, sound header names."""
+        """Require at most one body, an http address, and valid header names."""
         if "body" in raw and "json" in raw:
             yield Fault(("json",), "`body` and `json` exclude each other", "keep one of them", on_key=True)
         url = raw.get("url")
@@ -119,7 +119,7 @@ def _on_crash(with_: Mapping[str, Json]) -> OnCrash:
 
 
 def _output(known: Known) -> Type:
-    """The answer to a request; of its JSON what `schema` says."""
+    """Return the output type of a request; `schema` defines its JSON."""
     schema = known.with_.get("schema")
     body = ANY if schema is None else schema_type(schema)
     headers = mapping_of({}, rest=TEXTS)

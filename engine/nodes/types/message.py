@@ -1,4 +1,4 @@
-"""The `message` node: what it says, where it goes, and who sees it."""
+"""The `message` node: its content, its destination, and its readers."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class MessageConfig(Config):
 
     @classmethod
     def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
-        """Something is said, and the ways of saying it go together."""
+        """Require some content, and reject combinations that do not go together."""
         if not any(raw.get(name) is not None for name in _CONTENT):
             yield Fault((), "`text` is missing", "or `markdown`, `fields`, `table`, `images` or `files`")
         yield from _places(raw)
@@ -187,7 +187,7 @@ def _image(image: Json) -> Iterator[Fault]:
 
 
 def _output(known: Known) -> Type:
-    """One that only one person sees has no timestamp."""
+    """Return the output type; a message visible to one person has no timestamp."""
     ts = TEXTS if known.with_.get("ephemeral_to") is None else Type(TEXT | NULL)
     return mapping_of({"channel": TEXTS, "ts": ts, "permalink": Type(TEXT | NULL)})
 
@@ -236,7 +236,7 @@ SPEC = NodeSpec(
     previewed=frozenset({"text"}),
     verbatim_fields=frozenset({"update"}),
     static_fields=frozenset({"update"}),
-    # A message has many ways to be, and few of them at once: what is not there is not recorded either.
+    # A message has many fields and uses few at once: unset ones are not recorded.
     brief=True,
     markup={"text": "mrkdwn", "fields": "mrkdwn", "markdown": "markdown"},
     exact=("to", "ephemeral_to", "images.url", "images.path", "files.path", "files.name"),

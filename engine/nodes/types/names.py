@@ -1,4 +1,4 @@
-"""Names in a flow file, and the words that are none. Apart from the models of fields, since pydantic is a large part of a start."""
+"""Names in a flow file, and reserved words. Apart from the models of fields, since pydantic is a large part of a start."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Where a file of a session may be: in the session's own folder, by a plain relative path. Pure.
+"""Allowed places of a session's files: its own folder, by a plain relative path. Pure.
 
-A flow names files that people sent by their whole path (`.../sessions/session-1a2b3c4d/files/...`); of that only what
-stands behind the session counts, so whatever it begins with it means a file of this session.
+A flow names files from people by their whole path (`.../sessions/session-1a2b3c4d/files/...`); only the part after the
+session id counts, so it always means a file of this session.
 
-This looks at the words of a path only. Links are refused where the file is opened (`engine.nodes.runtime.files`).
+This checks only the text of a path. Links are refused when the file is opened (`engine.nodes.runtime.files`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class BadPath(ValueError):
 
 
 def session_path(path: str) -> tuple[str, ...]:
-    """The folders of this path and its file, in order. Raises `BadPath`."""
+    """Return the folders of this path and its file, in order. Raises `BadPath`."""
     if not path or len(path) > MOST:
         raise BadPath(f"a path has 1 to {MOST} characters")
     if not path.isprintable() or "\\" in path:

@@ -1,5 +1,5 @@
-"""Values that a type hint takes as they are. That is told without pydantic, which is a large part of a start; what fits
-otherwise, or does not fit, only pydantic can tell."""
+"""Values that a type hint accepts unchanged. Decided without pydantic, which is a large part of a start; all other
+values are left to pydantic."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def is_plain(hint: Any) -> bool:
 
 
 def fits(hint: Any, value: Json) -> bool:
-    """True if the value is what a plain hint says, and nothing has to be made of it."""
+    """True if the value matches a plain hint without conversion."""
     if hint is Any:
         return True
     if hint is None:

@@ -1,9 +1,8 @@
-"""What a node is about to do, in words that a person can check before it does: the text of an approval that covers it.
-Pure.
+"""Preview of a node's action, for people to check beforehand: the text of an approval that covers it. Pure.
 
-Each part stands on a line of its own behind its name, texts of several lines are indented, and everything in a value
-that cannot be seen (line ends, control and bidi characters, unusual spaces) is spelled out, so that no value can pose as
-another part. Secrets appear by name. What cannot be shown is called uninspectable.
+Each part is on a line of its own after its name, texts of several lines are indented, and invisible characters in a
+value (line ends, control and bidi characters, unusual spaces) are spelled out, so that no value can pose as another
+part. Secrets appear by name. Parts that cannot be shown are called uninspectable.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\", "'": "\\'"}
 
 
 def action_text(kind: str, config: Mapping[str, Json]) -> str:
-    """What a node of this type does with this evaluated configuration."""
+    """Return the action of a node of this type with this evaluated configuration, as text."""
     spec = spec_of(kind)
     lines = _named_fields(spec, config) if spec.preview is None else _told(spec, config)
     text = "\n".join([*lines, *([f"{spec.uninspectable}: uninspectable"] if spec.uninspectable else [])])
@@ -34,8 +33,8 @@ def action_text(kind: str, config: Mapping[str, Json]) -> str:
 
 
 def _told(spec: NodeSpec, config: Mapping[str, Json]) -> Iterator[str]:
-    """What the type tells, and the fields that it does not tell of and that have a value of their own: nothing that
-    counts is left out."""
+    """Yield the lines of the type's own preview, then the remaining fields that differ from their default: nothing that
+    matters is left out."""
     if spec.preview is not None:
         yield from spec.preview(config)
     fields = spec.config.model_fields
@@ -69,7 +68,7 @@ def _spelled(char: str) -> str:
 
 
 def named(what: str, values: Mapping[str, Json]) -> Iterator[str]:
-    """Environment variables or headers. What is called like a credential is not shown even where it is written out."""
+    """Yield environment variables or headers. Values named like a credential are hidden even if written in plain text."""
     for name, value in values.items():
         told = without_secrets(value)
         if told is value and _SENSITIVE.search(name):
@@ -80,7 +79,7 @@ def named(what: str, values: Mapping[str, Json]) -> Iterator[str]:
 
 
 def without_secrets(value: Json) -> Json:
-    """A value in which references to secrets are their names; the very same value where there are none."""
+    """Replace references to secrets with their names; returns the same object if there are none."""
     if isinstance(value, dict) and "$secret" in value:
         return f"(secret {value['$secret']})"
     if isinstance(value, dict) and "$secret_text" in value:
@@ -92,7 +91,7 @@ def without_secrets(value: Json) -> Json:
 
 
 def block(name: str, text: str) -> list[str]:
-    """A text behind its name, indented where it has several lines."""
+    """Return a text after its name, indented if it has several lines."""
     lines = text.split("\n")
     if len(lines) == 1:
         return [f"{name}: {seen(text)}"]
@@ -100,7 +99,7 @@ def block(name: str, text: str) -> list[str]:
 
 
 def seen(line: str) -> str:
-    """A line in which everything that cannot be seen is spelled out, but for tabs."""
+    """Spell out the invisible characters of a line, except tabs."""
     return "".join(char if char == "\t" else _spelled(char) for char in line)
 
 

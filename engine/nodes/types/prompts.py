@@ -1,4 +1,4 @@
-"""What `ask` and `approval` share under their `with`: the clocks of a question, its form, and whom it is for."""
+"""Shared fields of `ask` and `approval`: the clocks of a question, its form, and the people it is for."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ CHANNEL = re.compile(r"#?[CG][A-Z0-9]{2,}", re.ASCII)
 """An entry of `to` that is a channel, by its id."""
 
 CLOCKS = ("timeout", "remind_every", "escalate", "hours")
-"""The fields that say when and to whom time matters."""
+"""Fields that define when reminders and escalations happen, and whom they reach."""
 
 LEAST_REMINDER = 60.0
-"""Seconds. Whoever is reminded more often stops reading."""
+"""Seconds. More frequent reminders go unread."""
 
 _GROUP = re.compile(r"@[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 
@@ -110,7 +110,7 @@ Form: TypeAlias = Annotated[dict[str, Any], WithJsonSchema(FORM_SCHEMA)]
 
 
 class Escalation(Config):
-    """Who else is told when nobody has answered for so long."""
+    """Notifies more people if nobody has answered in time."""
 
     after: Duration = Field(description="How long after people could see the question.")
     to: Annotated[list[Target], BeforeValidator(listed), Field(min_length=1, max_length=10)] = Field(
@@ -128,7 +128,7 @@ Day: TypeAlias = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 
 
 class HoursConfig(Config):
-    """When people work."""
+    """Working hours."""
 
     days: Annotated[list[Day], Field(min_length=1, max_length=7)] = Field(
         ["mon", "tue", "wed", "thu", "fri"], description="The days, as `mon` to `sun`."
@@ -165,7 +165,7 @@ WorkingHours: TypeAlias = Annotated[
 
 
 def clock_conflicts(raw: Mapping[str, Json]) -> Iterator[Fault]:
-    """Find what is wrong between the clocks of a question; `raw` may hold anything."""
+    """Yield faults between the clocks of a question; `raw` may hold anything."""
     if has_expression(raw.get("on_timeout")):
         yield Fault(("on_timeout",), "`on_timeout` is not evaluated", "write it out")
     every = _seconds(raw.get("remind_every"))
@@ -198,7 +198,7 @@ def _seconds(value: Json) -> float | None:
 
 
 def form_conflicts(raw: Mapping[str, Json]) -> Iterator[Fault]:
-    """Find what is wrong with the form of a question."""
+    """Yield faults in the form of a question."""
     form = raw.get("form")
     if has_expression(form) and isinstance(form, str):
         yield Fault(("form",), "a form is not evaluated as a whole", "expressions stand in its fields")

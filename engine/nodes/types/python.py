@@ -42,7 +42,7 @@ class PythonConfig(Config):
 
 
 def _output(known: Known) -> Type:
-    """What the type hints of the function say."""
+    """Return the output type from the function's type hints."""
     call = known.with_.get("call")
     function = function_of(call, known.sources) if isinstance(call, str) else None
     return function.returns if isinstance(function, Function) else ANY

@@ -1,10 +1,9 @@
-"""The registry of node types: sayso's own, those that installed packages name under the entry points
-`sayso.nodes`, and those that a program makes with `@node` (`engine.nodes.api`).
+"""Registry of node types: sayso's own, those that installed packages name under the entry points `sayso.nodes`, and
+those that a program makes with `@node` (`engine.nodes.api`).
 
-Packages are looked for when a flow uses a type that sayso does not have, or when all types are listed (a
-schema, a hint); whoever uses sayso's own types only never pays for it. To know what a type takes, its package
-has to be imported: that happens while a flow is being read. A type that cannot be used is noted with the
-reason and holds up no other.
+Packages are searched only when a flow uses a type that sayso does not have, or when all types are listed (a schema, a
+hint). To know a type's fields, its package has to be imported: that happens while a flow is being read. A type that
+cannot be used is noted with the reason and does not affect the others.
 """
 
 from __future__ import annotations
@@ -45,12 +44,12 @@ TYPES: Mapping[str, Mode] = {
     "fail": "pure",
     "noop": "pure",
 }
-"""sayso's own types in the order of the flow reference, each with who does its work. The module of that name has its
-`SPEC`; it is loaded by the first node of the type, since loading all of them is a large part of a start."""
+"""sayso's own types in the order of the flow reference, each with its mode. The module of that name has its `SPEC`; it
+is loaded by the first node of the type, since loading all of them is a large part of a start."""
 
 FAIL = "fail"
 END = "end"
-"""The type whose nodes end their list as a success."""
+"""Type whose nodes end their list successfully."""
 
 INTERNAL: Mapping[str, Mode] = {
     "turn": "run",
@@ -60,8 +59,8 @@ INTERNAL: Mapping[str, Mode] = {
     "remember": "pure",
     "call": "run",
 }
-"""What conversations are made of, and the calls of agents outside of sayso. The registry knows them by name and lists them
-nowhere."""
+"""Types used inside conversations and for calls of external agents. The registry finds them by name but never lists
+them."""
 
 
 @cache
@@ -71,7 +70,7 @@ def _sayso_spec(name: str, mode: Mode) -> NodeSpec:
 
 
 class _NotInstalled:
-    """The config of a type that is not installed: nothing can be asked of it."""
+    """Config of a type that is not installed; any access to it fails."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -108,7 +107,7 @@ _REGISTRY = _Registry()
 
 
 def node_types() -> Mapping[str, NodeSpec]:
-    """All node types by name, in the order of the flow reference, then those of others.
+    """Return all node types by name, in the order of the flow reference, then those of packages.
 
     Internal types are found by name, and are not listed.
     """
@@ -116,13 +115,13 @@ def node_types() -> Mapping[str, NodeSpec]:
 
 
 def spec_of(name: str) -> NodeSpec:
-    """The type of that name; for one that is not installed what holds for all types of packages."""
+    """Return the type of that name; if it is not installed, a spec that holds for all types of packages."""
     return node_types().get(name) or absent_spec(name)
 
 
 @cache
 def absent_spec(name: str) -> NodeSpec:
-    """What stands in for a type that is not installed: it is run by a process, and may do anything."""
+    """Return a placeholder for a type that is not installed: it is run by a process, and may do anything."""
     config: Any = _NotInstalled(name)
     return NodeSpec(name=name, config=config, on_crash=ask, any_output=True, uninspectable=UNKNOWN_WORK)
 
@@ -148,13 +147,13 @@ def code_key(name: str, with_: Json) -> str | None:
 
 
 def package_of(name: str) -> str | None:
-    """The package that brings the type of that name; None for a type of sayso itself, or where there is none."""
+    """Return the package that provides the type of that name; None for sayso's own types and unknown ones."""
     spec = node_types().get(name)
     return spec.package if isinstance(spec, OwnSpec) else None
 
 
 def unusable_type(name: str) -> str | None:
-    """Why the type of that name of an installed package cannot be used; None when it can, or when there is none."""
+    """Return why an installed package's type of that name cannot be used; None if it can, or is not installed."""
     try:
         own_type(name)
     except KeyError:
@@ -177,13 +176,13 @@ class BadNodeType(SaysoError):
 
 
 _types: dict[EntryPoint, OwnSpec | BadNodeType] = {}
-"""What was loaded. Two threads may load one at the same time; the first one counts."""
+"""Loaded types. Two threads may load one at the same time; the first one counts."""
 
 
 _made: dict[str, OwnSpec] = {}
 """The types that this program made itself."""
 IN_PROCESS = "@node"
-"""What stands in the place of their package."""
+"""Stands in place of a package name for types of this process."""
 
 
 @cache
@@ -199,7 +198,7 @@ def names() -> list[str]:
 
 
 def own_type(name: str) -> OwnSpec:
-    """The type of that name. Raises `KeyError` where nobody names it, and `BadNodeType`."""
+    """Return the type of that name. Raises `KeyError` if it does not exist, and `BadNodeType`."""
     if name in _made:
         return _made[name]
     entry = _found()[name]
@@ -210,7 +209,7 @@ def own_type(name: str) -> OwnSpec:
 
 
 def register(name: str, kind: type) -> None:
-    """Make a class a node type of this process. Raises `BadNodeType`."""
+    """Register a class as a node type of this process. Raises `BadNodeType`."""
     other = type(_made[name].instance) if name in _made else kind
     same = (other.__module__, other.__qualname__) == (kind.__module__, kind.__qualname__)
     _refuse(not same, f"there is a node type `{name}` already, {other.__module__}.{other.__qualname__}")
@@ -218,14 +217,14 @@ def register(name: str, kind: type) -> None:
 
 
 def why_missing(name: str, package: str) -> str:
-    """Why a type that a session's flow uses is not to be had."""
+    """Return why a node type that a session's flow uses is unavailable."""
     if package == IN_PROCESS:
         return f"the node type `{name}` is made with `@node`, in a module that was not imported here"
     return f"the node type `{name}` of the package {package} is not installed here"
 
 
 def forget() -> None:
-    """Look at what is installed anew, and forget what this program made."""
+    """Look up installed packages anew, and forget the types of this program."""
     _found.cache_clear()
     _types.clear()
     _made.clear()

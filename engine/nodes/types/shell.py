@@ -27,17 +27,17 @@ from engine.nodes.types.spec import NodeSpec, ask
 from engine.types.lattice import NUMBERS, TEXTS, mapping_of
 
 _SIGNS = frozenset({"|", "||", "&&", "&", "<", ">", ">>", "2>", "2>&1", "&>"})
-"""What only a shell would act on."""
+"""Words that only a shell acts on."""
 _VARIABLE = re.compile(r"(?:^|[/=:,])(\$[A-Z_][A-Z0-9_]*|`[^`]*`$)|\$\{[A-Z_][A-Z0-9_]*\}|\$\([a-z][^)]*\)")
 _OF_A_SHELL = re.compile(
     r"(?:cd|export|source|\.|set|unset|alias|if|for|while|case|ulimit|umask|pushd|trap|[A-Za-z_]\w*=.*)"
 )
-"""What begins a line of a shell and is no program."""
+"""First words of a shell line that are not programs."""
 _TILDE = re.compile(r"~(?:/|$)")
 _REDIRECT = re.compile(r"(?:\d?>>?|&>)\s*[\w./&~]|<\s*[\w./~-]+$")
 _GLOB = re.compile(r"(?!-)[^\s{}]*[*?][^\s{}]*")
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "csh", "ssh", "su", "eval"})
-"""Programs whose arguments a shell reads."""
+"""Programs whose arguments a shell interprets."""
 _READS_SIGNS = frozenset(
     {"awk", "gawk", "mawk", "jq", "yq", "sed", "perl", "envsubst", "grep", "rg", "printf", "make"}
 )
@@ -102,7 +102,7 @@ class ShellConfig(Config):
 
     @classmethod
     def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
-        """One of `run` and `script`; no expressions in a script; sound names in `env`."""
+        """Require one of `run` and `script`, no expressions in a script, and valid names in `env`."""
         yield from one_of(raw, "run", "script")
         script = raw.get("script")
         if isinstance(script, str) and "{{" in script:
@@ -149,7 +149,7 @@ def _for_a_shell(words: Sequence[Json]) -> str | None:
 
 
 def _warnings(node_id: str, with_: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
-    """What a shell would act on among the words of `run`, which no shell reads: the program gets it as it is."""
+    """Yield warnings for shell syntax in `run`, which no shell reads: the program gets it unchanged."""
     words = with_.get("run")
     if not isinstance(words, list) or not words:
         return

@@ -1,22 +1,23 @@
-"""What a node type is: what stands under its `with`, what it gives, what a crash means for it, how it shows
-itself, and how far it is. The types that outputs of several node types share.
+"""Definition of a node type: its fields under `with`, its outputs, its reaction to a crash, its preview and its
+progress; and the output types that several node types share.
 
 A type is one module of this package with a `SPEC`; `engine.nodes.types.registry` lists the modules.
 
-In shared types, a value that is null only after a person said that an interrupted node is done counts as the
-value: who says so knows what follows.
+In shared types, a value that is null only after a person declared an interrupted node done counts as non-null: that
+person knows the consequences.
 
 References to secrets
 ---------------------
-In the fields that `NodeSpec.secret_fields` names (`env` of shell, the request of http), an expression
-`{{ secrets.NAME }}` becomes a reference, and what is journaled has references only:
+In the fields that `NodeSpec.secret_fields` names (`env` of shell, the request of http), an expression `{{ secrets.NAME
+}}` becomes a reference, and only references are journaled:
 
-* `{"$secret": "NAME"}` where it is the whole text,
-* `{"$secret_text": ["Bearer ", {"$secret": "NAME"}]}` where there is text around it.
+* `{"$secret": "NAME"}` if it is the whole text,
+* `{"$secret_text": ["Bearer ", {"$secret": "NAME"}]}` if there is text around it.
 
-The edge resolves them (`engine.nodes.runtime.secrets.Resolver`) at the last moment, in those fields and nowhere else. Data cannot
-pose as a reference: in those fields evaluation refuses data with such a key (`engine.language.expressions`), a flow that
-spells one out does not load, and in every other field the same mapping is data and stays data.
+The edge resolves them (`engine.nodes.runtime.secrets.Resolver`) at the last moment, in those fields and nowhere else.
+Data cannot pose as a reference: in those fields evaluation refuses data with such a key
+(`engine.language.expressions`), a flow that spells one out does not load, and in every other field the same mapping is
+data and stays data.
 """
 
 from __future__ import annotations
@@ -59,11 +60,11 @@ if TYPE_CHECKING:
 OnCrash: TypeAlias = Literal["again", "ask"]
 
 Mode: TypeAlias = Literal["pure", "prompt", "timer", "delivery", "run", "container"]
-"""Who does a node's work: the core itself, people, a timer, the outbox, a runner outside the engine, or the nodes
+"""Executor of a node's work: the core itself, people, a timer, the outbox, a runner outside the engine, or the nodes
 that it holds."""
 
 _OF_SIZE = ("greater_than", "less_than", "too_short", "too_long", "string_too", "missing")
-"""The beginnings of what pydantic calls a value that another one of its kind could be."""
+"""Prefixes of pydantic's error types for a value that is of the right kind but out of bounds."""
 
 PARTS = ("body", "edges", "branches", "cases", "default")
 """The fields of a container that stand beside `with`."""
@@ -78,14 +79,14 @@ class InvalidConfig(SaysoError):
 
 
 UNKNOWN_WORK = "what this type does with that"
-"""Of types whose work nobody here knows."""
+"""Label for types whose work is unknown here."""
 
 NOT_LEFT_OUT = "null does not count as left out"
-"""Of a field that says what is acted on, where, or by whom."""
+"""Error for a field that says what is acted on, where, or by whom."""
 GUARD = "guard it with `if`, or with `default(..., true)`"
 
 Given: TypeAlias = Mapping[str, Json]
-"""What stands under `with`, as written or evaluated."""
+"""Mapping under `with`, as written or evaluated."""
 
 
 def again(_: Given) -> OnCrash:
@@ -94,60 +95,60 @@ def again(_: Given) -> OnCrash:
 
 
 def ask(_: Given) -> OnCrash:
-    """Whatever stands under `with`, a person is asked after a crash."""
+    """Ask a person after a crash, whatever the `with`."""
     return "ask"
 
 
 class Known(Struct, frozen=True):
-    """What is known of a node where the type of its output is asked for."""
+    """Known facts about a node, to derive the type of its output."""
 
     with_: Given
     within: Type | None = None
-    """The type of its `with`; None where nobody looked into it."""
+    """Type of its `with`; None if it was not derived."""
     inner: Mapping[str, Mapping[str, Type]] = field(default_factory=dict)
     """The outputs of the lists that it holds, by part."""
     collected: Type | None = None
-    """With `collect`: the type of the list of what the rounds contribute."""
+    """Type of the list that `collect` builds from the rounds."""
     sources: Sources = no_source
     """The texts of Python modules."""
 
 
 class NodeSpec(Struct, frozen=True, kw_only=True):
-    """One node type. `name` and `mode` are given by the registry."""
+    """One node type. The registry sets `name` and `mode`."""
 
     config: Model
-    """The model of what stands under `with`."""
+    """Model of the mapping under `with`."""
     name: str = ""
     mode: Mode = "run"
-    """Who does the work."""
+    """Executor of the work."""
 
-    # --- what it gives
+    # --- output
     outputs: Mapping[str, str] | None = field(default_factory=dict)
     """The fields of `nodes.<id>` with a sentence each; None when they are the keys of `with`."""
     any_output: bool = False
-    """Whether nobody knows the fields of the output before it ran."""
+    """True if the output's fields are unknown before it ran."""
     output: Callable[[Known], Type] | None = None
     """The type of the output; None where only the names of its fields are known."""
     fails: bool = False
     """Mode `pure`: whether it fails, with its `message`; else its output is its evaluated `with`."""
 
-    # --- what it does outside
+    # --- effects
     timeout: float | None = None
     """Modes `run` and `container`: the default of a node's `timeout`, in seconds."""
     on_crash: Callable[[Given], OnCrash] = again
     """The default of `on_crash` for a `with`."""
     crash_words: str = ""
-    """The same in words, where it depends on the `with`."""
+    """Description of the crash policy if it depends on the `with`."""
     unknown_output: Mapping[str, Json] = field(default_factory=dict)
     """The output when a person says that an interrupted node is done."""
     preview: Callable[[Given], Iterator[str]] | None = None
-    """What it is about to do, in lines for people; None: its name and the fields (`engine.nodes.types.preview`)."""
+    """Lines that describe the node's action to people; None: its name and the fields (`engine.nodes.types.preview`)."""
     previewed: frozenset[str] = frozenset()
     """The fields that `preview` tells of; those that it does not are listed behind it."""
     most_shown: int = 20_000
     """Characters of that text; what is longer is cut, and says so."""
     uninspectable: str = ""
-    """What cannot be told beforehand."""
+    """Part of the action that cannot be shown in advance."""
 
     # --- its fields
     secret_fields: frozenset[str] = frozenset()
@@ -155,49 +156,49 @@ class NodeSpec(Struct, frozen=True, kw_only=True):
     verbatim_fields: frozenset[str] = frozenset()
     """Fields that are not evaluated with the others."""
     static_fields: frozenset[str] = frozenset()
-    """Those of them that are read when the flow is loaded, and can have no expressions."""
+    """Fields that are read when the flow is loaded, and can have no expressions."""
     condition_fields: frozenset[str] = frozenset()
-    """Those of them that are conditions, evaluated on their own."""
+    """Fields that are conditions, evaluated on their own."""
     schema_fields: frozenset[str] = frozenset()
-    """Those of them that hold a JSON Schema."""
+    """Fields that hold a JSON Schema."""
     sparse_fields: frozenset[str] = frozenset()
-    """Fields that are recorded only where they are given: what was approved before there were any has none."""
+    """Fields that are recorded only if they are given, for approvals older than the field."""
     brief: bool = False
-    """Whether all fields are recorded only where they differ from their default."""
+    """True if all fields are recorded only if they differ from their default."""
     markup: Mapping[str, Markup] = field(default_factory=dict)
-    """Fields whose text is marked up, and how: what expressions give there is made harmless."""
+    """Fields with markup and its kind: values of expressions in them are escaped."""
     exact: Places = ()
-    """Fields, and keys in them, that say what is acted on, where, or by whom: null is no part of a text there, and does not
-    count as left out."""
+    """Fields, and keys in them, that say what is acted on, where, or by whom: null is an error there, inside a text and
+    in place of a value."""
     node_fields: Mapping[str, str] = field(default_factory=dict)
     """Fields that name an earlier node, each with the type that this node must have."""
     fits: Callable[[Mapping[str, Any], Record, Sources], Iterator[Fault]] | None = None
-    """What does not fit together in a node although each part of it is sound. Paths begin at the node."""
+    """Yields faults between parts of a node that are valid each by itself. Paths begin at the node."""
     warnings: Callable[[str, Given], Iterator[tuple[str, str]]] | None = None
-    """What is allowed and probably not meant, given the node's id and `with`: messages with a hint each."""
+    """Yields probable mistakes in a valid node, given its id and `with`: messages with a hint each."""
 
-    # --- what it holds
+    # --- children
     parts: Mapping[str, str] = field(default_factory=dict)
-    """What a container has beside `with`, of `PARTS`, with a sentence each."""
+    """Fields of a container beside `with`, out of `PARTS`, with a sentence each."""
     required_parts: tuple[str, ...] = ()
     item_name: Callable[[Given], str] | None = None
-    """What the body calls the item of a round."""
+    """Returns the body's name for the item of a round."""
     variables: Callable[[Known, Callable[[], Mapping[str, Type]]], dict[str, Type]] | None = None
-    """What the body knows beside the nodes; the second argument gives the types of the body's own outputs."""
+    """Returns the body's variables beside the nodes; the second argument gives the types of the body's own outputs."""
     calls: bool = False
-    """Whether it runs the flow that its `flow` names."""
+    """True if it runs the flow that its `flow` names."""
     talks: bool = False
-    """Whether it is a conversation with a model."""
+    """True if it is a conversation with a model."""
 
-    # --- what is written about it
+    # --- documentation
     described: Mapping[str, type[Config]] = field(default_factory=dict)
     """The mappings that its fields are made of, for the flow reference."""
     internal: bool = False
-    """Whether it stands in no flow file."""
+    """True if it never appears in a flow file."""
 
     @property
     def doc(self) -> str:
-        """What the type does, for the flow reference."""
+        """Return the description of the type for the flow reference."""
         return (self.config.__doc__ or "").strip()
 
     @property
@@ -206,7 +207,7 @@ class NodeSpec(Struct, frozen=True, kw_only=True):
         return self.mode in ("pure", "run", "container") and not (self.fails or self.talks)
 
     def field_names(self) -> list[str]:
-        """The fields of `with`; none for a type that takes any."""
+        """Return the fields of `with`; empty for a type that takes any."""
         return [] if self.outputs is None else field_names(self.config)
 
     def required(self, name: str) -> bool:
@@ -217,20 +218,20 @@ class NodeSpec(Struct, frozen=True, kw_only=True):
         )
 
     def output_fields(self, with_: Mapping[str, Json]) -> frozenset[str] | None:
-        """The fields that `nodes.<id>` has for a node with this `with`; None when nobody knows."""
+        """Return the fields that `nodes.<id>` has for a node with this `with`; None if unknown."""
         if self.any_output:
             return None
         return frozenset(with_ if self.outputs is None else self.outputs)
 
     def output_type(self, known: Known) -> Type:
-        """The type of `nodes.<id>`, as far as it is known."""
+        """Return the type of `nodes.<id>`, as far as it is known."""
         if self.output is not None:
             return self.output(known)
         fields = self.output_fields(known.with_)
         return ANY if fields is None else mapping_of(dict.fromkeys(fields, ANY))
 
     def check(self, with_: Mapping[str, Json]) -> list[Fault]:
-        """Find what is wrong with a `with` as it stands in a file; what an expression will decide is left open."""
+        """Return the faults of a `with` as it is in a file; values that an expression will give are not checked."""
         faults = [fault for fault, given in self._read(with_)[1] if fault.on_key or not has_expression(given)]
         faults += self.config.conflicts(with_)
         for name in with_.keys() & self.static_fields:
@@ -241,8 +242,8 @@ class NodeSpec(Struct, frozen=True, kw_only=True):
         return faults
 
     def misfits(self, filled: Json) -> Iterator[tuple[Fault, bool]]:
-        """Find what is wrong with a `with` in which values stand for its expressions, each with whether any value of that
-        kind would be wrong. What is only too small or too large does not count."""
+        """Yield faults of a `with` that has sample values for its expressions, each with True if any value of that kind
+        would be wrong. Values out of bounds do not count."""
         from pydantic import ValidationError
 
         try:
@@ -255,7 +256,7 @@ class NodeSpec(Struct, frozen=True, kw_only=True):
                     yield fault, kind.endswith("_type")
 
     def validate(self, evaluated: Mapping[str, Json]) -> BaseModel:
-        """The configuration from a `with` whose expressions were evaluated. Raises `InvalidConfig`."""
+        """Build the configuration from an evaluated `with`. Raises `InvalidConfig`."""
         config, found = self._read(evaluated)
         faults = [fault for fault, _ in found]
         faults.extend(self.config.conflicts(evaluated))
@@ -266,8 +267,8 @@ class NodeSpec(Struct, frozen=True, kw_only=True):
     def normalize(
         self, evaluated: Mapping[str, Json], written: Mapping[str, Json] | None = None
     ) -> dict[str, Json]:
-        """The configuration as plain JSON, with defaults filled in: seconds, bytes, the names of the file; `written` is what
-        stands in the file.
+        """Return the configuration as plain JSON, with defaults filled in: seconds, bytes, the names of the file;
+        `written` is the `with` of the file.
 
         Raises `InvalidConfig`.
         """
@@ -275,7 +276,7 @@ class NodeSpec(Struct, frozen=True, kw_only=True):
         for name in self.exact:
             if evaluated.get(name) is None and given.get(name) is not None:
                 raise InvalidConfig(f"{name}: {NOT_LEFT_OUT} ({GUARD})")
-        # As `model_dump` does, without its many arguments.
+        # As `model_dump`, without its many arguments.
         dump = self.config.__pydantic_serializer__.to_python
         normalized: dict[str, Json] = dump(
             self.validate(evaluated), by_alias=True, exclude_defaults=self.brief
@@ -291,7 +292,7 @@ class NodeSpec(Struct, frozen=True, kw_only=True):
         return normalized
 
     def _read(self, with_: Given) -> tuple[BaseModel | None, list[tuple[Fault, Any]]]:
-        """The configuration, or what keeps it from being one, each fault with the value that it is about."""
+        """Return the configuration, or None with its faults, each with the value that it is about."""
         try:
             return self._validated(with_), []
         except ValueError as error:
@@ -337,8 +338,8 @@ class OwnSpec(NodeSpec, frozen=True, kw_only=True):
     instance: Any
     """An instance of its class, which does the work."""
     plain: Mapping[str, tuple[Any, Any]] | None = None
-    """Of a function with plain hints only: by field its hint and its default, `...` without one. Then a configuration that is as
-    they say is used without the model, and pydantic is not loaded."""
+    """Type hint and default (`...` without one) by field, for a function with plain hints only. A configuration that
+    matches is used without the model, and pydantic is not loaded."""
 
     def check(self, with_: Given) -> list[Fault]:
         """See `NodeSpec.check`."""
@@ -367,8 +368,8 @@ class OwnSpec(NodeSpec, frozen=True, kw_only=True):
         return self.config.model_validate_json(encode(dict(with_)))
 
     def _plainly(self, with_: Given, *, written: bool = False) -> dict[str, Json] | None:
-        """A copy of the configuration with its defaults if it fits as it is; None where only the model can tell. In one that is
-        `written`, an expression may stand for any field."""
+        """Return a copy of the configuration with its defaults if it matches the plain hints; None if only the model
+        can tell. In a `written` one, an expression may take the place of any field."""
         if self.plain is None or not with_.keys() <= self.plain.keys():
             return None
         filled: dict[str, Json] = {}
@@ -389,15 +390,15 @@ AT = "When, in UTC."
 BODY_EDGES = "The edges between these nodes, when they are a graph; see [Graphs](#graphs)."
 
 PERSON = mapping_of({"id": TEXTS, "name": Type(TEXT | NULL), "email": Type(TEXT | NULL)})
-"""Somebody who answered."""
+"""Person who answered."""
 _UNKNOWN = Type(TEXT | NULL, why="nobody has to say it")
 REQUESTER = mapping_of({"id": TEXTS, **dict.fromkeys(("name", "email", "manager", "timezone"), _UNKNOWN)})
-"""Who asked for the run."""
+"""Person who asked for the run."""
 
 FILES = list_of(mapping_of({"name": TEXTS, "path": TEXTS, "size": NUMBERS, "type": TEXTS}))
 
 MESSAGES = list_of(mapping_of({"text": TEXTS, "by": PERSON, "at": MOMENTS}))
-"""What people said that answered no question."""
+"""Messages from people that answered no question."""
 
 _MORE = either(ANY, UNDEFINED)
 
@@ -408,7 +409,7 @@ ERROR = mapping_of(
         **dict.fromkeys(("details", "by", "reason", "at", "values"), _MORE),
     }
 )
-"""Why a node failed, and of a rejected approval who rejected it."""
+"""Reason why a node failed; for a rejected approval also who rejected it."""
 
 
 def rounds(known: Known, item: Type) -> Type:
@@ -429,7 +430,7 @@ def rounds(known: Known, item: Type) -> Type:
 
 
 class Meter(Struct, frozen=True):
-    """How far a node is, for people to see: so much of `total`, in whatever it counts, and a few words."""
+    """Progress of a node for people to see: `done` of `total`, in any unit, and a short text."""
 
     done: float
     total: float
@@ -442,4 +443,4 @@ class Meter(Struct, frozen=True):
 
 
 def no_meter(meter: Meter) -> None:
-    """Where nobody looks."""
+    """Ignore the meter."""

@@ -74,7 +74,7 @@ def _output(known: Known) -> Type:
 
 
 def _fits(node: Mapping[str, Any], record: Record, sources: Sources) -> Iterator[Fault]:
-    """Each case is one that the value can have, as text."""
+    """Check that each case is a possible value, as text."""
     with_, path = node.get("with"), ("with", "on")
     if path not in record or not isinstance(with_, dict):
         return
@@ -92,7 +92,7 @@ def _fits(node: Mapping[str, Any], record: Record, sources: Sources) -> Iterator
 
 
 def _as_number(case: str) -> str | None:
-    """A case as the number that it is would be written; None for one that is none."""
+    """Return a case in the number format of cases; None if it is not a number."""
     with suppress(NotJson):
         return _case(number) if kind_bit(number := read(case)) == NUMBER else None
     return None

@@ -1,4 +1,4 @@
-"""The `wait` node: nothing, until a time."""
+"""The `wait` node: waits until a time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class WaitConfig(Config):
 
     @classmethod
     def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
-        """One of `for` and `until`."""
+        """Require one of `for` and `until`."""
         yield from one_of(raw, "for", "until")
 
 
