@@ -265,3 +265,51 @@ async def test_a_frozen_sender_posts_nothing_that_another_one_has_posted(
         await thread.says("All is done", timeout=40)
     live = [text for text in thread.texts() if "What now?" in text and "posted twice" not in text]
     assert len(live) == thread.count("All is done") == 1, thread.texts()
+
+
+BLOCKS = """
+flow: blocks
+nodes:
+  - id: work
+    type: python
+    on_crash: again
+    with: {{call: "blocking:work", args: {{seconds: {seconds}, log: "{log}"}}}}
+  - {{id: tell, type: message, with: {{text: "All is done"}}}}
+"""
+BLOCKING = """
+import time
+
+async def work(seconds: int, log: str) -> None:
+    with open(log, "a+") as file:
+        file.write("began\\n")
+        file.seek(0)
+        if file.read().count("began") == 1:
+            time.sleep(seconds)
+"""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "begun"), [(6, 1), pytest.param(45, 2, marks=pytest.mark.long)], ids=["busy", "hung"]
+)
+async def test_a_node_that_blocks_its_process(
+    workspace: Workspace, tmp_path: Path, seconds: int, begun: int
+) -> None:
+    """For longer than a silent process lives nobody takes over, since its signs of life go on; for half a minute somebody does. The
+    log says why all stands still, and when that is over nothing is done or said twice."""
+    log = tmp_path / "log"
+    (tmp_path / "flows").mkdir()
+    (tmp_path / "flows" / "blocking.py").write_text(BLOCKING)
+    flows = {"blocks": BLOCKS.format(seconds=seconds, log=log)}
+    async with fleet(workspace, tmp_path, flows, "all", "worker", **UNLIMITED) as bots:
+        thread = await start_flow(workspace, "ana", "ops", "blocks")
+        await thread.says("All is done", timeout=60)
+        assert counted(log) == ["began"] * begun
+
+        def told() -> list[str]:
+            return [line for bot in bots.bots for line in bot.lines if "event loop" in line]
+
+        await until(lambda: len(told()) == 2, pause=0.1, within=60)
+        await asyncio.sleep(2)
+        assert len(told()) == 2, told()
+        assert counted(log) == ["began"] * begun
+        assert thread.count("All is done") == 1

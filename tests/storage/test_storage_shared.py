@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import psycopg
 import pytest
@@ -148,3 +150,64 @@ def test_a_worker_that_never_reaches_the_server_says_so() -> None:
         store.register("bot")
     store._owners._owner = ""
     store.close()
+
+
+# --- the event loop ----------------------------------------------------------------------------------------------
+
+
+def test_a_busy_process_lives_and_a_hung_one_is_dead(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Signs of life come from a thread while the loop stands still, for a while. When it moves again, another generation begins."""
+    for name, seconds in (("BEAT_SECONDS", 0.05), ("STILL_SECONDS", 0.2), ("HUNG_SECONDS", 3.0)):
+        monkeypatch.setattr(postgres_workers, name, seconds)
+    monkeypatch.setattr(lanes, "LIMIT_SECONDS", 2.0)
+    url = postgres.shared_database()
+    postgres.emptied(url)
+    moves = threading.Event()
+    moves.set()
+    asked: list[Callable[[], None]] = []
+
+    def call_soon(answer: Callable[[], None]) -> None:
+        if moves.is_set():
+            answer()
+        else:
+            asked.append(answer)
+
+    with closing(open_postgres(url, KEY)) as one, closing(open_postgres(url, KEY)) as other:
+        owner = one.register("bot")
+        one.watch(call_soon)
+        generation = one.generation()
+        moves.clear()
+        soon(lambda: any("stands still" in record.message for record in caplog.records))
+        assert other.alive(owner)
+        assert one.holds(generation)
+        soon(lambda: not other.alive(owner), 20)
+        assert not one.holds(generation)
+        moves.set()
+        asked.pop()()
+        soon(lambda: other.alive(owner), 20)
+        assert one.generation() == generation + 1
+    told = [record.message.partition(":")[0].partition(",")[0] for record in caplog.records]
+    assert told == ["the event loop stands still", "the event loop moves again"]
+
+
+async def test_a_loop_that_is_held_up_is_seen(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A real one: it is asked to move by whoever gives the signs, and says that it does."""
+    monkeypatch.setattr(postgres_workers, "BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(postgres_workers, "STILL_SECONDS", 0.5)
+    url = postgres.shared_database()
+    postgres.emptied(url)
+    with closing(open_postgres(url, KEY)) as one:
+        one.register("bot")
+        one.watch(asyncio.get_running_loop().call_soon_threadsafe)
+        await asyncio.sleep(1.0)
+        assert caplog.records == []
+        time.sleep(1.5)  # noqa: ASYNC251 - the loop is held up
+        await asyncio.sleep(0.5)
+    assert [record.message.partition(":")[0].partition(",")[0] for record in caplog.records] == [
+        "the event loop stands still",
+        "the event loop moves again",
+    ]
