@@ -17,8 +17,9 @@ _POOLED = "tests.storage.test_storage_contract"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Each test that takes a backend runs on all of them."""
-    if "backend" in metafunc.fixturenames:
+    """Each test that takes a backend runs on all of them, unless it names some."""
+    named = any("backend" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
+    if "backend" in metafunc.fixturenames and not named:
         long = [] if metafunc.module.__name__ == _POOLED else [pytest.mark.long]
         backends = ["memory", "encrypted", "file", "postgres", pytest.param("pooled", marks=long)]
         metafunc.parametrize("backend", backends, indirect=True)
