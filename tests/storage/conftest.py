@@ -17,9 +17,8 @@ _POOLED = "tests.storage.test_storage_contract"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Each test that takes a backend runs on all of them, unless it names some."""
-    named = any("backend" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
-    if "backend" in metafunc.fixturenames and not named:
+    """Each test that takes the backend of this module runs on all of them."""
+    if "backend" in metafunc.fixturenames and not hasattr(metafunc.module, "backend"):
         long = [] if metafunc.module.__name__ == _POOLED else [pytest.mark.long]
         backends = ["memory", "encrypted", "file", "postgres", pytest.param("pooled", marks=long)]
         metafunc.parametrize("backend", backends, indirect=True)
