@@ -517,6 +517,16 @@ GATE = (
         option("--wait SECONDS", "How long a call waits for people.", float, 45.0, min=0, max=86400),
     ),
     command(
+        "agents = gate:agents",
+        """Ask people about calls of Anthropic's Managed Agents that wait for a confirmation, until Ctrl-C.
+
+        It needs an API key of their workspace, in ANTHROPIC_API_KEY. Each decision is sent back once.
+        """,
+        option("--agent ID", "The agent whose sessions are looked at. [all]", str, None),
+        option("--every SECONDS", "How often it looks.", float, 5.0, min=1, max=3600),
+        flag("--once", "Look once."),
+    ),
+    command(
         "doctor = gate:doctor",
         "Check, as the agent's user, that its calls reach the gate, and whether the gate is a boundary for it.",
         JSON,

@@ -121,6 +121,24 @@ def proxy(place: Place, words: list[str], name: str, wait: float) -> int:
         raise UsageError(f"{words[0]} cannot be run: {error.strerror}") from error
 
 
+def agents(place: Place, agent: str | None, every: float, once: bool) -> int:
+    """Ask about calls of Managed Agents. Raises `UsageError`."""
+    from anthropic import APIStatusError
+
+    from bot.gate.agents import watch
+    from bot.gate.client import NoGate
+    from engine.models.keys import KEY_VARIABLES
+
+    key = next((found for name in KEY_VARIABLES if (found := os.environ.get(name, "").strip())), "")
+    if not key:
+        raise UsageError("No key is set: give ANTHROPIC_API_KEY a key of the workspace of the agents.")
+    try:
+        watch(key, agent, every, once=once, tell=lambda text: print(clean(text), file=sys.stderr, flush=True))
+    except (NoGate, APIStatusError) as error:
+        raise UsageError(str(error)) from error
+    return Exit.OK
+
+
 def settings(place: Place, wait: float, interactive: bool) -> int:
     """Print the settings of Claude Code."""
     from bot.gate.doctor import claude_settings

@@ -54,6 +54,10 @@ _LOOK_SECONDS = 1.0
 PIN_SECONDS = 10 * 365 * 86400.0
 """How long the definition of a tool is kept."""
 _WORDS = 600
+_BEGIN_SECONDS = 5.0
+"""How long a question that is withdrawn may take to be asked."""
+_ELSEWHERE = {"agents": "It was answered in the console, or its session went on without an answer."}
+"""By door why a question is withdrawn."""
 
 
 class Refused(SaysoError):
@@ -166,42 +170,50 @@ class Requests:
         call = _key("gate:call", token, wanted.door, wanted.session, wanted.call)
         found, ours = (await self._last(call))[1], _digest(wanted)
         told = f"`{escape(one_line(wanted.tool, 80))}` of *{escape(token.agent)}*"
-        alarm = None
-        if found is None:
-            alarm = await self._unasked(token, wanted, ours, told)
-        elif found.get("request") is None:
+        alarm, key = None, None if found is None else found.get("request")
+        standing = None if key is None else await self._standing(key)
+        out = await self.notices.stored(f"gate:out:{standing.session_id}") if standing else None
+        if out is None and wanted.interactive:
+            await self._withdraw(token, wanted, ours)  # it was allowed at the terminal
+        elif found is None:
+            alarm = f"{told} ran, and the gate was not asked."
+        elif key is None:
             if found["digest"] != ours or found.get("state") != "allowed":
                 alarm = f"{told} ran with other arguments than a rule of `gate.yml` allowed."
-        else:
-            standing = await self._standing(found["request"])
-            out = await self.notices.stored(f"gate:out:{standing.session_id}") if standing else None
-            if out is None or decode(out.payload)["digest"] != ours:
-                alarm = f"{told} ran, and that is not what was approved."
+        elif out is None or decode(out.payload)["digest"] != ours:
+            alarm = f"{told} ran, and that is not what was approved."
         if alarm is not None:
             await self._alarm(token, wanted, f"gate:ran:{call}", f"🚨 {alarm} Please look at this agent.")
         return {"alarm": alarm is not None}
 
-    async def _unasked(self, token: Token, wanted: Wanted, ours: str, told: str) -> str | None:
-        """Of a dialog at the terminal the gate hears no id: a call that ran while it was asked about was allowed there."""
-        if not wanted.interactive:
-            return f"{told} ran, and the gate was not asked."
-        await self._withdraw(token, wanted, ours)
-        return None
-
     async def withdraw(self, token: Token, wanted: Wanted) -> dict[str, Json]:
-        """Somebody answered at the terminal: close the question."""
+        """Close the question: it was answered elsewhere. The same call is asked about anew."""
         return {"withdrawn": await self._withdraw(token, wanted, _digest(wanted))}
 
     async def _withdraw(self, token: Token, wanted: Wanted, ours: str) -> bool:
-        standing = (await self._current(_base(token, wanted, ours)))[1]
-        if standing is None or standing.state != "open" or standing.session_id is None:
+        base = _base(token, wanted, ours)
+        standing = (await self._current(base))[1]
+        until = self.steady() + _BEGIN_SECONDS
+        while standing is not None and standing.state == "open" and standing.session_id is None:
+            if self.steady() >= until:
+                return False
+            await asyncio.sleep(_LOOK_SECONDS / 5)  # its session is just being started
+            standing = (await self._current(base))[1]
+        if standing is None or standing.state != "open":
             return False
-        engine = self.notices.engine
-        state = await engine.verified_state(standing.session_id)
-        place = {"user": token.person, "channel": (state.thread or {}).get("channel")}
-        actor = await self.people.actor(place)
-        await engine.apply(standing.session_id, Abort(actor, "It was answered at the terminal."))
+        call = _key("gate:call", token, wanted.door, wanted.session, wanted.call)
+        times, _ = await self._last(call)
+        noted = encode({"digest": ours, "state": "withdrawn"})
+        await self._keep(InboxItem(f"{call}:{times}", NOTED, noted))
+        await self._close(token, standing, _ELSEWHERE.get(wanted.door, "It was answered at the terminal."))
         return True
+
+    async def _close(self, token: Token, standing: Standing, why: str) -> None:
+        """End the session of an open request."""
+        engine, session_id = self.notices.engine, str(standing.session_id)
+        state = await engine.verified_state(session_id)
+        place = {"user": token.person, "channel": (state.thread or {}).get("channel")}
+        await engine.apply(session_id, Abort(await self.people.actor(place), why))
 
     async def _request(self, token: Token, wanted: Wanted) -> str | dict[str, Json]:
         """The key of the request that this is, which is stored then; or the answer of a rule. Raises `Refused`."""
@@ -536,7 +548,7 @@ def _result(row: InboxRow, state: State, kind: str) -> Standing:
 def _why(state: State) -> str:
     """Why a session gave no answer."""
     if state.status == "aborted":
-        return "It was cancelled, or answered at the terminal."
+        return "It was cancelled, or answered elsewhere."
     return str((state.error or {}).get("message") or "People said no.")
 
 

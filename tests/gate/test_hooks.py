@@ -244,6 +244,12 @@ async def test_a_dialog_and_slack_race_and_the_first_answer_counts(hooks: Hooks,
     done = await waiting
     assert (done.returncode, done.stdout) == (0, b"")
     await thread.says("answered at the terminal")
+    waiting = asyncio.create_task(hooks.run(other, "--wait", "30"))
+    await hooks.gate.workspace.wait_for(lambda: thread.count("make docs") == 2, timeout=20)
+    ran = event("make docs", name="PostToolUse")
+    quiet = await hooks.run(ran, "--interactive")
+    assert quiet.stdout == b"{}\n", "allowed at the terminal, it may run before the dialog is heard of"
+    assert json.loads((await waiting).stdout)["hookSpecificOutput"]["decision"]["behavior"] == "deny"
 
 
 async def test_what_ran_is_told_to_the_gate(hooks: Hooks) -> None:

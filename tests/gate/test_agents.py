@@ -1,0 +1,209 @@
+"""`sayso gate agents` with the official SDK: what Managed Agents wait for is asked in Slack, and confirmed once."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.gate.conftest import RULES, Gate
+from tests.gate.test_hooks import SAYSO, Hooks
+from tests.support.bot import ThreadView, words
+from tests.support.managed_agents import KEY, ManagedAgents, managed_agents
+
+pytestmark = pytest.mark.process
+
+
+class Poller:
+    """The door as a process, with a server of sessions."""
+
+    def __init__(self, gate: Gate, hooks: Hooks, api: ManagedAgents) -> None:
+        self.gate, self.api = gate, api
+        self.env = {**hooks.env, "ANTHROPIC_BASE_URL": api.url, "ANTHROPIC_API_KEY": KEY}
+
+    async def look(self, *words_: str, **env: str) -> str:
+        """Look once; what it tells."""
+        done = await asyncio.create_subprocess_exec(
+            *SAYSO,
+            "gate",
+            "agents",
+            "--once",
+            *words_,
+            env={**self.env, **env},
+            cwd=self.gate.folder,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        told = (await done.communicate())[1].decode()
+        assert "Traceback" not in told, told
+        return told
+
+    async def watch(self) -> asyncio.subprocess.Process:
+        """Look again and again, until it is killed."""
+        return await asyncio.create_subprocess_exec(
+            *SAYSO, "gate", "agents", "--every", "1", env=self.env, cwd=self.gate.folder
+        )
+
+    async def decide(self, command: str, label: str = "Allow once") -> ThreadView:
+        """Ben decides about a command."""
+        message = await self.gate.workspace.wait_for(lambda: self.asked(command), timeout=20)
+        await self.gate.workspace.press("ben", "ops", message["ts"], text=label)
+        await self.gate.workspace.wait_for(lambda: not self.asked(command), timeout=20)
+        return await self.gate.thread()
+
+    def asked(self, command: str) -> dict[str, Any] | None:
+        """The message that asks about a command, while it has buttons."""
+        roots = [message["ts"] for message in self.gate.workspace.messages("ops")]
+        found = [one for root in roots for one in self.gate.workspace.messages("ops", root)]
+        waiting = [one for one in found if command in words(one) and "Allow once" in str(one.get("blocks"))]
+        return dict(waiting[-1]) if waiting else None
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[ManagedAgents]:
+    """A server of sessions."""
+    async with managed_agents() as server:
+        yield server
+
+
+@pytest.fixture
+async def poller(gate: Gate, api: ManagedAgents) -> Poller:
+    """The door."""
+    return Poller(gate, Hooks(gate, await gate.url()), api)
+
+
+async def test_only_what_waits_for_a_person_is_asked_and_confirmed(
+    gate: Gate, api: ManagedAgents, poller: Poller
+) -> None:
+    """Rules decide, people decide, one of two is left; results of tools, and sessions that wait for words, are left alone."""
+    (gate.folder / "gate.yml").write_text(RULES.replace("Bash", "bash"))
+    one, two, other = api.session("one"), api.session("two"), api.session("other", "agent_2")
+    api.session("quiet").end_turn()
+    allowed, asked = one.call("git status"), one.call("make deploy", session_thread_id="sthr_1")
+    given, mine = one.call("make free", "allow"), one.add("agent.custom_tool_use", name="ours", input={})
+    denied = two.call("x", name="delete_row", input={"id": 7}, mcp_server_name="db")
+    one.wait_for(given, mine, allowed, asked)
+    two.wait_for(denied)
+    other.wait_for(other.call("make other"))
+    await poller.look("--agent", "agent_1")
+    [first] = one.confirmations()
+    assert (first["tool_use_id"], first["result"]) == (allowed, "allow")
+    [second] = two.confirmations()
+    assert (second["result"], "runbook" in second["deny_message"]) == ("deny", True)
+    assert other.confirmations() == []
+    thread = await poller.decide("make deploy")
+    assert "Managed Agents in sesn_one" in words(thread.messages()[1])
+    await poller.look("--agent", "agent_1")
+    await poller.look("--agent", "agent_1")
+    assert [event["tool_use_id"] for event in one.confirmations()] == [allowed, asked]
+    assert api.refused == []
+
+
+async def test_a_confirmation_whose_arrival_is_unknown_is_not_sent_twice(
+    gate: Gate, api: ManagedAgents, poller: Poller
+) -> None:
+    """500 after it was taken, 503 before, 429 with `retry-after`: people are asked once, and each is confirmed once."""
+    session = api.session()
+    first, second = session.call("make a"), session.call("make b")
+    session.wait_for(first, second)
+    watching = await poller.watch()
+    try:
+        await gate.workspace.wait_for(lambda: poller.asked("make b"), timeout=20)
+        api.failures.append(("LOST", 500, {}))
+        await poller.decide("make a")
+        await gate.workspace.wait_for(lambda: session.due() == [second], timeout=20)
+        api.failures.extend(
+            [("POST", 503, {}), ("POST", 429, {"retry-after": "1"}), ("GET", 429, {"retry-after": "1"})]
+        )
+        await poller.decide("make b", "Deny")
+        await gate.workspace.wait_for(lambda: session.status == "running", timeout=30)
+    finally:
+        watching.kill()
+        await watching.wait()
+    assert [event["result"] for event in session.confirmations()] == ["allow", "deny"]
+    assert api.refused == []
+    assert (await gate.thread()).count("may have run") == 0
+
+
+async def test_what_was_answered_elsewhere_is_closed_and_says_so(
+    gate: Gate, api: ManagedAgents, poller: Poller
+) -> None:
+    """In the console, by going on, by an archive, or by a deletion, also while the door was not there; not by an error."""
+    sessions = {name: api.session(name) for name in ("console", "resumed", "archived", "deleted", "waits")}
+    calls = {name: session.call(f"make {name}") for name, session in sessions.items()}
+    for name, session in sessions.items():
+        session.wait_for(calls[name])
+    await poller.look()
+    for name in sessions:
+        await gate.workspace.wait_for(lambda name=name: poller.asked(f"make {name}"), timeout=20)
+    api.failures.append(("GET", 400, {}))
+    await poller.look()
+    assert all(poller.asked(f"make {name}") for name in sessions)
+    confirmed = {"type": "user.tool_confirmation", "tool_use_id": calls["console"], "result": "allow"}
+    sessions["console"].confirm(confirmed)
+    sessions["resumed"].status = "running"
+    sessions["archived"].archived = True
+    del api.sessions["sesn_deleted"]
+    await poller.look()
+    for name in ("console", "resumed", "archived", "deleted"):
+        await gate.workspace.wait_for(lambda name=name: not poller.asked(f"make {name}"), timeout=20)
+    assert poller.asked("make waits")
+    roots = [message["ts"] for message in gate.workspace.messages("ops")]
+    said = [words(one) for root in roots for one in gate.workspace.messages("ops", root)]
+    assert sum("answered in the console" in one for one in said) == 4
+    sessions["resumed"].wait_for(calls["resumed"])
+    await poller.look()
+    await poller.decide("make resumed")
+    await poller.look()
+    assert [event["result"] for event in sessions["resumed"].confirmations()] == ["allow"]
+    assert api.refused == []
+
+
+async def test_killed_anywhere_it_confirms_once_or_asks_again(
+    gate: Gate, api: ManagedAgents, poller: Poller
+) -> None:
+    """Door and bot are killed between the question, the press, the handing out and the confirmation."""
+    session = api.session()
+    call = session.call("make deploy")
+    session.wait_for(call)
+    await poller.look()
+    await gate.bot.kill()
+    assert "Not reached" in await poller.look()
+    await gate.bot.start()
+    poller.env["SAYSO_GATE_URL"] = await gate.url()
+    await poller.decide("make deploy")
+    await gate.bot.kill()
+    await gate.bot.start()
+    poller.env["SAYSO_GATE_URL"] = await gate.url()
+    killed = (
+        "import os, sys; from anthropic.resources.beta.sessions import Events; "
+        "Events.send = lambda *given, **more: os._exit(9); from bot.cli import main; main()"
+    )
+    door = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", killed, "gate", "agents", "--once", env=poller.env, cwd=gate.folder
+    )
+    assert await door.wait() == 9
+    await poller.look()
+    assert session.confirmations() == [], "it was handed out: people are asked anew"
+    thread = await poller.decide("make deploy")
+    await thread.says("may have run")
+    both = [asyncio.create_task(poller.look()) for _ in range(2)]
+    await asyncio.gather(*both)
+    assert [event["result"] for event in session.confirmations()] == ["allow"]
+    assert api.refused == []
+
+
+async def test_a_wrong_key_and_a_wrong_token_send_nothing(
+    gate: Gate, api: ManagedAgents, poller: Poller
+) -> None:
+    """It says so, and the session goes on waiting."""
+    session = api.session()
+    session.wait_for(session.call("git status"))
+    assert "No key" in await poller.look(ANTHROPIC_API_KEY="")
+    assert "invalid x-api-key" in await poller.look(ANTHROPIC_API_KEY="guess")
+    assert "unknown" in await poller.look(SAYSO_GATE_TOKEN="guess")
+    (gate.folder / "gate.yml").write_text("gate: [")
+    assert "Not reached" in await poller.look()
+    assert session.confirmations() == []
