@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
@@ -48,17 +48,23 @@ class Poller:
 
     async def decide(self, command: str, label: str = "Allow once") -> ThreadView:
         """Ben decides about a command."""
-        message = await self.gate.workspace.wait_for(lambda: self.asked(command), timeout=20)
-        await self.gate.workspace.press("ben", "ops", message["ts"], text=label)
+        ts, value = await self.gate.workspace.wait_for(lambda: self.asked(command, label), timeout=20)
+        await self.gate.workspace.press("ben", "ops", ts, text=label, value=value)
         await self.gate.workspace.wait_for(lambda: not self.asked(command), timeout=20)
         return await self.gate.thread()
 
-    def asked(self, command: str) -> dict[str, Any] | None:
-        """The message that asks about a command, while it has buttons."""
-        roots = [message["ts"] for message in self.gate.workspace.messages("ops")]
-        found = [one for root in roots for one in self.gate.workspace.messages("ops", root)]
-        waiting = [one for one in found if command in words(one) and "Allow once" in str(one.get("blocks"))]
-        return dict(waiting[-1]) if waiting else None
+    def asked(self, command: str, label: str = "Allow once") -> tuple[str, str] | None:
+        """The message that asks about a command, and the value of its button, while it has one."""
+        for root in self.gate.workspace.messages("ops"):
+            for message in self.gate.workspace.messages("ops", root["ts"]):
+                found = False
+                for block in message.get("blocks", ()):
+                    found = found or command in json.dumps(block)
+                    rows = block["elements"] if found and block["type"] == "actions" else ()
+                    for one in rows:
+                        if one["text"]["text"] == label:
+                            return message["ts"], one["value"]
+        return None
 
 
 @pytest.fixture
