@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
@@ -15,6 +15,13 @@ from tests.support.bot import ThreadView, words
 from tests.support.managed_agents import KEY, ManagedAgents, managed_agents
 
 pytestmark = pytest.mark.process
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait for what the server of sessions got: the workspace tells nothing of that."""
+    async with asyncio.timeout(40):
+        while not holds():
+            await asyncio.sleep(0.1)
 
 
 class Poller:
@@ -119,12 +126,12 @@ async def test_a_confirmation_whose_arrival_is_unknown_is_not_sent_twice(
         await gate.workspace.wait_for(lambda: poller.asked("make b"), timeout=20)
         api.failures.append(("LOST", 500, {}))
         await poller.decide("make a")
-        await gate.workspace.wait_for(lambda: session.due() == [second], timeout=20)
+        await until(lambda: session.due() == [second])
         api.failures.extend(
             [("POST", 503, {}), ("POST", 429, {"retry-after": "1"}), ("GET", 429, {"retry-after": "1"})]
         )
         await poller.decide("make b", "Deny")
-        await gate.workspace.wait_for(lambda: session.status == "running", timeout=30)
+        await until(lambda: session.status == "running")
     finally:
         watching.kill()
         await watching.wait()
