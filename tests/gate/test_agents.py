@@ -17,11 +17,12 @@ from tests.support.managed_agents import KEY, ManagedAgents, managed_agents
 pytestmark = pytest.mark.process
 
 
-async def until(holds: Callable[[], bool]) -> None:
+async def until(api: ManagedAgents, holds: Callable[[], bool]) -> None:
     """Wait for what the server of sessions got: the workspace tells nothing of that."""
     async with asyncio.timeout(40):
         while not holds():
-            await asyncio.sleep(0.1)
+            await api.asked.wait()
+            api.asked.clear()
 
 
 class Poller:
@@ -126,12 +127,12 @@ async def test_a_confirmation_whose_arrival_is_unknown_is_not_sent_twice(
         await gate.workspace.wait_for(lambda: poller.asked("make b"), timeout=20)
         api.failures.append(("LOST", 500, {}))
         await poller.decide("make a")
-        await until(lambda: session.due() == [second])
+        await until(api, lambda: session.due() == [second])
         api.failures.extend(
             [("POST", 503, {}), ("POST", 429, {"retry-after": "1"}), ("GET", 429, {"retry-after": "1"})]
         )
         await poller.decide("make b", "Deny")
-        await until(lambda: session.status == "running")
+        await until(api, lambda: session.status == "running")
     finally:
         watching.kill()
         await watching.wait()

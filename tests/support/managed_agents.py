@@ -6,6 +6,7 @@ It checks what is sent with the types of the SDK, and breaks where it is told to
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import deque
 from collections.abc import AsyncIterator
@@ -100,7 +101,8 @@ class ManagedAgents:
         self.failures: deque[tuple[str, int, dict[str, str]]] = deque()
         """Of the next requests of a method: the status and headers. `LOST` is taken, and answered with 500."""
         self.refused: list[str] = []
-        self.requests = 0
+        self.asked = asyncio.Event()
+        """Set with each request that is answered."""
         self.url = ""
 
     def session(self, name: str = "one", agent: str = "agent_1") -> Session:
@@ -110,7 +112,12 @@ class ManagedAgents:
 
     async def handle(self, request: web.Request) -> web.Response:
         """Answer one request."""
-        self.requests += 1
+        try:
+            return await self._answer(request)
+        finally:
+            self.asked.set()
+
+    async def _answer(self, request: web.Request) -> web.Response:
         if KEY not in (request.headers.get("x-api-key"), request.headers.get("authorization", "")[7:]):
             return _error(401, "authentication_error", "invalid x-api-key")
         lost = False
