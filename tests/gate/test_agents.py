@@ -164,9 +164,13 @@ async def test_what_was_answered_elsewhere_is_closed_and_says_so(
     for name in ("console", "resumed", "archived", "deleted"):
         await gate.workspace.wait_for(lambda name=name: not poller.asked(f"make {name}"), timeout=20)
     assert poller.asked("make waits")
-    roots = [message["ts"] for message in gate.workspace.messages("ops")]
-    said = [words(one) for root in roots for one in gate.workspace.messages("ops", root)]
-    assert sum("answered in the console" in one for one in said) == 4
+
+    def closed() -> int:
+        roots = [message["ts"] for message in gate.workspace.messages("ops")]
+        said = [words(one) for root in roots for one in gate.workspace.messages("ops", root)]
+        return sum("answered in the console" in one for one in said)
+
+    await gate.workspace.wait_for(lambda: closed() == 4, timeout=20)
     sessions["resumed"].wait_for(calls["resumed"])
     await poller.look()
     await poller.decide("make resumed")
