@@ -67,11 +67,12 @@ class Poller:
             for message in self.gate.workspace.messages("ops", root["ts"]):
                 found = False
                 for block in message.get("blocks", ()):
-                    found = found or command in json.dumps(block)
-                    rows = block["elements"] if found and block["type"] == "actions" else ()
-                    for one in rows:
-                        if one["text"]["text"] == label:
-                            return message["ts"], one["value"]
+                    if found and block["type"] == "actions":
+                        for one in block["elements"]:
+                            if one["text"]["text"] == label:
+                                return message["ts"], one["value"]
+                    # The buttons of a call stand right behind it; a decided one has none.
+                    found = command in json.dumps(block) or (found and "make" not in json.dumps(block))
         return None
 
 
