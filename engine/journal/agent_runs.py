@@ -1,4 +1,4 @@
-"""Conversations with models in a state: how a call begins, and how what it spends is counted. Pure."""
+"""Conversations with models in a state: the beginning of a call, and the accounting of its cost. Pure."""
 
 from decimal import Decimal
 
@@ -24,7 +24,7 @@ def set_aside(run: NodeRun) -> tuple[str, int]:
 
 
 def spend(state: State, path: str, **added: str | int) -> State:
-    """The state with these amounts added to what the agent around a model call, and the session, have spent."""
+    """Add these amounts to the spending of the session and of the agent around a model call."""
 
     def sums(spent: Spent) -> Spent:
         known = {name: getattr(spent, name) for name in added}
@@ -66,7 +66,7 @@ def agent_begins(state: State, path: str, told: dict[str, Json]) -> State:
 
 
 def turn_begins(state: State, path: str, run: NodeRun) -> State:
-    """A model call: what has come since the last one is the user's next message."""
+    """Begin a model call: everything new since the last one becomes the user's next message."""
     owner = agent_around(state, path)
     agent = agent_at(state, owner)
     missing = [tool for tool in agent.order if tool not in agent.results]
@@ -89,7 +89,7 @@ def turn_begins(state: State, path: str, run: NodeRun) -> State:
 
 
 def said_in(messages: Map[int, dict[str, Json]], role: str, blocks: list[Json]) -> Map[int, dict[str, Json]]:
-    """The conversation with more said in it: by the one who spoke last, in the same message."""
+    """Append blocks to the conversation: to the last message if it has the same role, else as a new one."""
     last = len(messages) - 1
     if last >= 0 and messages[last]["role"] == role:
         return messages.set(last, {"role": role, "content": [*messages[last]["content"], *blocks]})
@@ -97,12 +97,12 @@ def said_in(messages: Map[int, dict[str, Json]], role: str, blocks: list[Json]) 
 
 
 OF_OUTCOMES = ("stuck", "alone", "compacts", "resends", "cut")
-"""What holds of a conversation until its model calls have an answer to go on with."""
+"""Fields of a conversation that are reset by a usable answer."""
 
 
 def unanswered_call(state: State, path: str, run: NodeRun, free: bool) -> State:
-    """The state without an answer to what may be a model call. Nobody knows what it cost, so all that was set aside counts,
-    unless it was free: nothing was sent, or nothing has to be paid for."""
+    """Return the state after a model call that gave no answer (other nodes change nothing). Its cost is unknown, so the
+    whole reservation counts, unless it was `free`: not sent, or not charged."""
     if run.type != TURN or run.status != "started":
         return state
     amount, tokens = set_aside(run)

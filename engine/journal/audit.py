@@ -1,9 +1,9 @@
-"""The audit trail of a session, from its journal: who was asked, who decided what on exactly which bytes, what ran, and
+"""Audit trail of a session, from its journal: the people asked, who decided what on exactly which bytes, what ran, and
 what it returned. Pure.
 
-A record tells of one event; events that only move the flow on (timers, edges, passes) have none. What people wrote and
-programs returned is a SHA-256 of its canonical JSON, unless the content is asked for. The digest of a node's start is
-made as that of an approval which covers it: where the two are equal, what ran is what was approved.
+A record describes one event; events that only advance the flow (timers, edges, passes) have none. Texts of people and
+output of programs appear as the SHA-256 of their canonical JSON, unless the content is requested. The digest of a
+node's start is made like that of an approval which covers it: if the two are equal, what ran is what was approved.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from engine.language.codec import Json, canonical
 
 
 class AuditRecord(Struct, rename="camel", kw_only=True):
-    """One line of an audit export. `id` is its idempotency key: an export that is repeated gives the same one.
+    """One line of an audit export. `id` is its idempotency key, the same in every export.
 
-    `action` is the name of the event (docs/events.md). `covers` is the digest of what an approval lets run, at that
-    moment; `digest` that of what the event brought: inputs, a question, an answer, a result. Absent fields are None.
+    `action` is the name of the event (docs/events.md). `covers` is the digest of what an approval allows to run, at
+    that moment; `digest` that of the event's content: inputs, a question, an answer, a result. Absent fields are None.
     """
 
     id: str
@@ -41,20 +41,20 @@ class AuditRecord(Struct, rename="camel", kw_only=True):
     attempt: int | None = None
     prompt_id: str | None = None
     kind: str | None = None
-    """What kind of question it is: `approval`, `ask`, …"""
+    """Kind of the question: `approval`, `ask`, …"""
     asked: str | None = None
-    """Who may answer, separated by spaces; empty where everybody in the thread may."""
+    """Entries of the people who may answer, separated by spaces; empty if everybody in the thread may."""
     required: int | None = None
-    """How many different people have to approve."""
+    """Number of different people who have to approve."""
     actor_id: str | None = None
     actor_name: str | None = None
     actor_email: str | None = None
     in_place_of: str | None = None
-    """Whom the actor decided for, who was away."""
+    """Absent person for whom the actor decided."""
     simulated: bool | None = None
-    """Whether somebody at the terminal only played the actor."""
+    """True if somebody at the terminal only played the actor."""
     decision: str | None = None
-    """Which of the offered choices, never what somebody typed."""
+    """Value of the chosen option, never typed text."""
     reason: str | None = None
     outcome: str | None = None
     error: str | None = None
@@ -64,11 +64,11 @@ class AuditRecord(Struct, rename="camel", kw_only=True):
     digest: str | None = None
     content: Json = None
     flow_revision: str | None = None
-    """The version of the folder of flows: a commit, or what its `REVISION` says."""
+    """Version of the folder of flows: a commit, or the content of its `REVISION`."""
     actor_account: str | None = None
     """The account of the operating system from which it was done at a terminal."""
     claimed: bool | None = None
-    """Whether the actor went by another name there than that of the account."""
+    """True if the actor used another name there than that of the account."""
 
     def to_json(self) -> dict[str, Json]:
         """The record for a machine, without the fields that are None."""
@@ -77,8 +77,8 @@ class AuditRecord(Struct, rename="camel", kw_only=True):
 
 
 def audit(events: Iterable[Event], *, after: int = 0, content: bool = False) -> Iterator[AuditRecord]:
-    """The records of a journal that starts at its first event, those after event `after`; with what was said and returned
-    where `content` is asked for."""
+    """Yield the records after event `after` of a journal given from its first event; with texts and results if
+    `content` is set."""
     trail = _Trail(content)
     for event in events:
         record = trail.take(event)
@@ -87,14 +87,14 @@ def audit(events: Iterable[Event], *, after: int = 0, content: bool = False) -> 
 
 
 class _Trail:
-    """What later records need of earlier events: the session with its pinned flow, and its questions."""
+    """Context for later records: the session with its pinned flow, and its questions."""
 
     def __init__(self, content: bool) -> None:
         self._content = content
         self._known: defaultdict[str | None, dict[str, Any]] = defaultdict(dict)
 
     def take(self, event: Event) -> AuditRecord | None:
-        """The record of an event, None for one that nobody has to account for."""
+        """Return the record of an event, or None if it is not audited."""
         asked = event.prompt_id if isinstance(event, PromptEvent) else None
         known = self._known[asked]
         known |= event.remembered()

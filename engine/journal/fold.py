@@ -1,7 +1,7 @@
-"""The fold of a session's journal: `evolve` is the only way in which a state comes to be.
+"""The fold of a session's journal: `evolve` is the only way to derive a state.
 
-States are values: an event gives a new one that shares what did not change (persistent maps), so a step that fails to
-commit is undone by forgetting it. The cost of an event does not depend on how much has completed.
+States are values: an event yields a new one that shares unchanged parts (persistent maps), so a step that fails to
+commit is undone by dropping it. The cost of an event does not depend on the number of completed nodes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from engine.language.errors import MalformedJournal
 
 
 def evolve(state: State, event: Event) -> State:
-    """The state after an event. Raises `MalformedJournal`, naming the event, for what cannot follow."""
+    """Return the state after an event. Raises `MalformedJournal`, naming the event, if it cannot follow."""
     if event.seq != state.seq + 1:
         raise MalformedJournal(f"event {event.seq} ({event.type}) does not follow event {state.seq}")
     try:
@@ -32,7 +32,7 @@ def evolve(state: State, event: Event) -> State:
 
 
 def _still_owed(state: State, event: Event) -> tuple[Owed, ...]:
-    """What is owed after this event, of what was owed before it. Raises `MalformedJournal` where something else is."""
+    """Return the events that are still owed after this one. Raises `MalformedJournal` if another one is due."""
     first = state.owed[0]
     if event.timestamp != state.updated_at:
         raise MalformedJournal(
@@ -51,7 +51,7 @@ def _still_owed(state: State, event: Event) -> tuple[Owed, ...]:
 
 _IDS = ("timer_id", "prompt_id")
 _BETWEEN = {"session:message": ("prompt:escalated",)}
-"""What may stand before something that is owed; else it is that the session is woken by it."""
+"""Events that may come before an owed one; by default, the one that wakes the session."""
 
 
 def _told(owed: Owed) -> str:

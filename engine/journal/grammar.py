@@ -1,21 +1,21 @@
-"""What the rules of events share: comparisons with the state, and ids that follow from it. Pure.
+"""Shared rules of events: comparisons with the state, and ids derived from it. Pure.
 
-`decide` folds each event that it writes, and the fold asks the same rules about each event that it reads: what is written
-and what is believed is one and the same. So a journal in which an event is missing, stands twice, at another place, or
-under another name, number or path is refused at the first event that cannot follow, with the reason.
+`decide` folds each event that it writes, and the fold applies the same rules to each event that it reads: events are
+written and read by the same rules. So a journal in which an event is missing, duplicated, misplaced, or has another
+name, number or path is refused at the first event that cannot follow, with the reason.
 
-Three things make a history, and all of them stand in the class of the event (`engine.journal.events`):
+The class of an event (`engine.journal.events`) defines three things:
 
 * **Its phases**: the phases of the session in which it can happen, and the phase after it.
-* **Its rules**, at the head of its `fold`: what an event says of its place has to be what the state says of it. Ids,
-  indexes, attempts, scopes and counts follow from what came before, and are compared.
-* **What it owes**: some events are followed by others in the same step. An answer is followed by the outcome of its node, a
-  question that is shown by its deadline. Until all of that is there, nothing else can follow.
+* **Its rules**, at the head of its `fold`: the event's place must agree with the state. Ids,
+  indexes, attempts, scopes and counts follow from earlier events, and are compared.
+* **What it owes**: some events require others in the same step. An answer is followed by the outcome of its node, a
+  question that is shown by its deadline. Until all of them are there, nothing else can follow.
 
-Each rule costs the same however long the history is, but for those of a pause and of the end, which look at all that is
-open. What only the flow's text knows (that a list has no further node, what a node's type is) is not asked here, since
-sessions outlive texts; `sayso verify` asks it too. A session that was forked begins with a part of another one's
-history: what a fork leaves out is allowed to be missing there.
+Each rule has a constant cost for any length of history, except those of a pause and of the end, which look at all open
+work. Facts that only the flow's text has (that a list has no further node, a node's type) are not checked here, since
+sessions outlive texts; `sayso verify` checks them too. A forked session begins with a part of another one's history:
+events that a fork leaves out may be missing there.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from engine.language.errors import MalformedJournal
 
 
 def same(said: Any, known: Any, what: str) -> None:
-    """What an event says of its place is what the state says."""
+    """Raise MalformedJournal unless the event's field equals the value derived from the state."""
     if said != known:
         raise MalformedJournal(f"its {what} is {known!r}, not {said!r}")
 
@@ -51,7 +51,7 @@ def frame_at(state: State, scope: str) -> Frame:
 
 
 def run_at(state: State, path: str, *statuses: str) -> NodeRun:
-    """The node at a path, which has to be in one of these statuses."""
+    """Return the node at a path, which must be in one of these statuses."""
     run = state.nodes.get(path)
     if run is None:
         raise MalformedJournal(f"{path} was never started")
@@ -69,12 +69,12 @@ def container_at(state: State, path: str) -> ContainerRun:
 
 
 def owner_of(state: State, path: str) -> str | None:
-    """The path of the container whose pass a node stands in; None for the flow's own nodes."""
+    """Return the path of the container whose pass contains a node; None for the flow's own nodes."""
     return frame_at(state, scope_of(path)).owner
 
 
 def agent_around(state: State, path: str) -> str:
-    """The path of the agent whose model call or tool call this is."""
+    """Return the path of the agent that this model call or tool call belongs to."""
     frame = state.frames.get(scope_of(path))
     owner = None if frame is None else frame.owner
     if owner is None or state.containers[owner].agent is None:
@@ -83,7 +83,7 @@ def agent_around(state: State, path: str) -> str:
 
 
 def closed_prompt(state: State, run: NodeRun) -> Asked | None:
-    """The question that was asked last about a node, which is not open, and whose answer is final."""
+    """Return the latest question about a node, which must be closed, or None."""
     prompt = None if run.prompt_id is None else state.prompts.get(run.prompt_id)
     if prompt is not None and (prompt.open):
         raise MalformedJournal(f"the question {prompt.prompt_id} about it is not decided")
@@ -91,7 +91,7 @@ def closed_prompt(state: State, run: NodeRun) -> Asked | None:
 
 
 def through(frame: Frame, where: str) -> None:
-    """Every node of a pass has its outcome, as far as its list is not needed to know that."""
+    """Check that every node of a pass has its outcome, as far as that shows without its list."""
     if frame.running or frame.jumps:
         raise MalformedJournal(f"{where} is not over: a node of it runs, or a jump is to come")
     graph = frame.graph
@@ -104,7 +104,7 @@ def _waiting(frame: Frame, graph: Graph) -> bool:
 
 
 def nothing_open(state: State) -> None:
-    """Nothing of the flow is under way."""
+    """Check that nothing of the flow is under way."""
     root = frame_at(state, ROOT)
     if state.active or state.open_prompts:
         paths = [*state.active, *(state.prompts[key].path for key in state.open_prompts)]
@@ -147,5 +147,5 @@ def pass_scope(path: str, run: NodeRun, container: ContainerRun, order: int) -> 
 
 
 def failure_scope(path: str, run: NodeRun) -> str:
-    """The address of the pass through what a node has under `on_failure`."""
+    """Return the address of the pass through a node's `on_failure`."""
     return f"{path}!{(run.handled or 0) + 1 if run.handled else ''}"

@@ -1,9 +1,9 @@
-"""A session as a tree, for people and programs: every node and every pass that its journal tells of, finished
-ones too; and the conversations of its agents. Pure.
+"""A session as a tree, for people and programs: every node and every pass of its journal, including finished ones; and
+the conversations of its agents. Pure.
 
-The state forgets what a finished pass did beyond its outputs; the journal does not. So a tree is drawn from the
-journal, and as it was at an earlier event from the events up to that one. With the flow, the nodes that have not
-begun stand in it as well, in the order of the file.
+The state keeps only the outputs of finished passes; the journal keeps everything. So a tree is drawn from the
+journal, and its form at an earlier event from the events up to that one. With the flow, it includes the nodes that have
+not begun, in the order of the file.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Entry(Struct, rename="camel"):
     """A node (`kind` is `node`) or a pass through a list of nodes (`pass`: an item, a round, a branch, a case).
 
     `status` is `pending`, `started`, `waiting`, `retrying`, `interrupted`, `completed`, `failed`, `skipped`, or
-    `stopped` for what had no outcome when what is around it ended. `path` of a pass is its scope. `prompts` are
-    the ids of its open prompts, `until` is when its timer is due.
+    `stopped` if it had no outcome when its container ended. `path` of a pass is its scope. `prompts` are the ids of its
+    open prompts, `until` is the due time of its timer.
     """
 
     kind: str
@@ -49,12 +49,12 @@ class Entry(Struct, rename="camel"):
     until: str | None = None
     list_id: str | None = None
     broken: dict[str, Json] | None = None
-    """Of a pass: the error of a node in it that nothing stopped, so that the pass ends with it."""
+    """In a pass, the unhandled error of a node, with which the pass will end."""
     children: list[Entry] = []
 
     @property
     def open(self) -> bool:
-        """Whether it has begun and has no outcome."""
+        """True if it has begun and has no outcome."""
         return self.status in ("started", "waiting", "retrying", "interrupted")
 
     def walk(self) -> Iterator[Entry]:
@@ -64,7 +64,7 @@ class Entry(Struct, rename="camel"):
             yield from child.walk()
 
     def to_json(self) -> dict[str, Json]:
-        """The entry with its children, in the journal's manner of naming; what is not set is left out."""
+        """Return the entry with its children, with the journal's names; unset fields are left out."""
         told = zip(self.__struct_encode_fields__, astuple(self), strict=True)
         fields = {name: value for name, value in told if value is not None and name not in _UNTOLD}
         fields["children"] = [child.to_json() for child in self.children]
@@ -73,7 +73,7 @@ class Entry(Struct, rename="camel"):
 
 _UNTOLD = ("listId", "broken")
 _LISTS = ("attempts", "prompts", "children")
-"""Fields of an entry that are told where there is any."""
+"""Fields of an entry that are left out if empty."""
 
 
 def tree(events: Iterable[Event], flow: Flow | None = None) -> Entry:
@@ -97,7 +97,7 @@ def tree(events: Iterable[Event], flow: Flow | None = None) -> Entry:
 
 
 class _Builder:
-    """Takes events one after the other. An event that says nothing about a node changes nothing."""
+    """Takes events one after the other. An event without a node changes nothing."""
 
     def __init__(self) -> None:
         self.root = Entry("pass", "", "", "flow", list_id="")
@@ -109,7 +109,7 @@ class _Builder:
         self._handling: set[str] = set()
 
     def take(self, event: Event) -> None:
-        """What one event changes."""
+        """Apply one event."""
         match event:
             case ev.SessionStarted():
                 self.root.name, self.root.status = event.flow_name, "started"
@@ -195,7 +195,7 @@ class _Builder:
                 _stop_inside(self.root, event.timestamp)
 
     def _node(self, event: Event, node_id: str, node_type: str) -> Entry:
-        """The entry of the node at an event's path, made where there is none."""
+        """Return the entry of the node at an event's path, created if missing."""
         path = event.path or ""
         if path not in self._nodes:
             # A later visit (`build~2`) shows which it is.
@@ -206,7 +206,7 @@ class _Builder:
         return self._nodes[path]
 
     def _around(self, scope: str) -> Entry:
-        """What stands around the nodes of a scope: a pass, or a node of an agent that has children without passes."""
+        """Return the parent of the nodes of a scope: a pass, or a node of an agent that has children without passes."""
         found = self._passes.get(scope)
         if found is not None:
             return found
@@ -221,7 +221,8 @@ class _Builder:
         return entry
 
     def _failing(self, event: ev.NodeFailing) -> None:
-        """No try is left: what its flow wants done then is a pass inside the node, whose outcome comes after it."""
+        """Handle a failure without retries left: its `on_failure` becomes a pass inside the node, whose outcome comes
+        later."""
         entry = self._nodes[event.path or ""]
         entry.error = event.error
         if event.scope is not None and event.list_id is not None:
@@ -234,7 +235,7 @@ class _Builder:
         around.children.append(entry)
 
     def _end_finally(self, at: str) -> None:
-        """Nothing says that what runs at the end is over but the end of the session."""
+        """End `finally` with the session, since no event of its own tells that it is over."""
         entry = self._passes.get(FINALLY)
         if entry is not None and not any(child.open for child in entry.children):
             entry.status, entry.ended_at, entry.error = _ended(entry, "completed"), at, entry.broken
@@ -257,7 +258,7 @@ class _Builder:
         container.children.append(entry)
 
     def _requested(self, event: ev.AgentToolRequested) -> None:
-        """A tool call, which may wait for people before it begins. It is called what the model calls it."""
+        """Add a tool call, which may wait for people before it begins, under the model's name for it."""
         path = event.path or ""
         entry = Entry("node", path, event.name, "tool", started_at=event.timestamp)
         self._nodes[path] = entry
@@ -266,13 +267,13 @@ class _Builder:
     def _asked(self, event: ev.PromptRequested) -> None:
         path = event.path or ""
         if path not in self._nodes:
-            # The question for an input of the flow is no node's.
+            # The question for an input of the flow belongs to no node.
             entry = Entry("node", path, path, "input", started_at=event.timestamp)
             self._nodes[path] = entry
             self.root.children.append(entry)
         entry = self._nodes[path]
         entry.prompts.append(event.prompt_id)
-        # One that has its outcome keeps it: what is asked there is about the edges behind it.
+        # A node with an outcome keeps it: the question is about the edges after it.
         if entry.status != "interrupted" and entry.ended_at is None:
             entry.status = "waiting"
         self._prompts[event.prompt_id] = entry
@@ -292,12 +293,12 @@ class _Builder:
 
 
 def _ended(entry: Entry, otherwise: str) -> str:
-    """What a pass is whose end no event tells: failed, where a node of it was."""
+    """Return the status of a pass whose end no event tells: failed if one of its nodes was."""
     return otherwise if entry.broken is None else "failed"
 
 
 def _stop_inside(around: Entry, at: str) -> None:
-    """What is inside and has no outcome will get none."""
+    """Stop open entries inside: they will get no outcome."""
     for entry in around.walk():
         if entry is not around and entry.open:
             entry.status, entry.ended_at, entry.until = _ended(entry, "stopped"), at, None
@@ -306,7 +307,7 @@ def _stop_inside(around: Entry, at: str) -> None:
 
 
 def _sort(children: list[Entry], places: dict[str, int]) -> None:
-    """In the order of the file; a later visit of a node stands behind the earlier one, what runs at the end behind all."""
+    """Sort by the order of the file; a later visit of a node follows the earlier one, `finally` comes last."""
 
     def place(child: Entry) -> int:
         return len(places) if child.kind == "pass" else places.get(child.name.partition("~")[0], -1)
@@ -411,7 +412,7 @@ def _agent_around(path: str) -> str:
 
 
 def _of_model(event: ev.AgentMessage) -> Iterator[Turn]:
-    """What an answer of the model says, and the tools of its provider that it used; its other calls have their own events."""
+    """Yield the text of a model's answer and its use of the provider's tools; other tool calls have events of their own."""
     results = {str(block["tool_use_id"]): block for block in event.content if "tool_use_id" in block}
     said = []
     for block in event.content:
@@ -433,7 +434,7 @@ def _of_model(event: ev.AgentMessage) -> Iterator[Turn]:
 
 
 def _words(content: Sequence[Json]) -> str:
-    """Blocks as people read them: text as it is, without the marks around it, and what is no text by its kind."""
+    """Return blocks as people read them: text without the marks around it, other blocks by their kind."""
     told = []
     for block in content:
         inner = block.get("content")
@@ -450,7 +451,7 @@ def _words(content: Sequence[Json]) -> str:
 
 
 def _decision(event: ev.Closing) -> str:
-    """What became of the question about a call, in words."""
+    """Describe the outcome of the question about a call."""
     actor, answer = (getattr(event, name, None) or {} for name in ("actor", "answer"))
     if not actor:
         return "nobody answered"
@@ -476,7 +477,8 @@ WEIGHT = (
 
 
 def marks(root: Entry) -> dict[tuple[str, str], str]:
-    """What became of each node of the flow, over all passes: `(list id, node id)` → status. What never ran has none."""
+    """Return the status of each node of the flow over all passes: `(list id, node id)` → status. Nodes that never ran
+    are missing."""
     found: dict[tuple[str, str], str] = {}
     for entry in root.walk():
         if entry.kind != "pass" or entry.list_id is None:
@@ -490,7 +492,7 @@ def marks(root: Entry) -> dict[tuple[str, str], str]:
 
 
 def _mark(entry: Entry) -> str:
-    """The status of a node; of an agent that of what it does, since its calls are drawn nowhere."""
+    """Return the status of a node; for an agent that of its open calls, which are not drawn."""
     if is_rejected(entry):
         return REJECTED
     if entry.type != "agent" or not entry.open:
@@ -499,7 +501,8 @@ def _mark(entry: Entry) -> str:
 
 
 def inspection(state: State, head: Head) -> dict[str, Json]:
-    """The state's document with waiting nodes' outputs as `{awaiting: true, promptId}` and where it stands in the store."""
+    """Return the state's document with waiting nodes' outputs as `{awaiting: true, promptId}`, and its position in the
+    store."""
     data = to_json(state)
     for prompt_id in state.open_prompts:
         prompt = state.prompts[prompt_id]

@@ -24,8 +24,8 @@ from engine.language.errors import MalformedJournal
 def enter(
     state: State, frame: Frame, path: str, node_id: str, running: int = 0
 ) -> tuple[Map[str, NodeRun], Frame]:
-    """A visit of a node begins: the one before it is forgotten, and no edge that led here counts any more. `running` is 1
-    where the node runs."""
+    """Begin a visit of a node: the previous one is dropped, and edges that led here no longer count. `running` is 1 if
+    the node runs."""
     earlier, nodes = frame.nodes.get(node_id), state.nodes
     if earlier is not None:
         if not frame.loops or earlier in state.active or visit_of(path) != visit_of(earlier) + 1:
@@ -74,7 +74,7 @@ def finish(state: State, path: str, run: NodeRun, error: dict[str, Json] | None 
 
 
 def left(state: State, path: str, run: NodeRun) -> State:
-    """Nobody executes a node any more, which has no final outcome yet."""
+    """Record that a node is no longer running and has no final outcome yet."""
     return replace(state, nodes=state.nodes.set(path, run), launched=without(state.launched, path))
 
 
@@ -105,11 +105,11 @@ def drop_passes(state: State, path: str) -> State:
 
 
 _MOST_DONE, _MOST_BYTES = 20, 200
-"""Of a failed loop: items that are kept of what was done, and bytes that an item may have to be kept."""
+"""Limits for a failed loop: finished items that are kept, and bytes of an item."""
 
 
 def passes_at_failure(state: State, path: str, container: ContainerRun) -> dict[str, Json] | None:
-    """What is kept of the passes of a container that fails (`NodeRun.passes`); None where nothing in it had an item."""
+    """Return the record of a failed container's passes (`NodeRun.passes`); None if nothing in it had an item."""
     items: dict[str, Json] = {}
     for at, run in state.nodes.items():
         if run.passes is not None and below(path, at):
@@ -126,12 +126,12 @@ def passes_at_failure(state: State, path: str, container: ContainerRun) -> dict[
 
 
 def pass_failed(state: State, scope: str, path: str, error: dict[str, Json]) -> State:
-    """A pass is being given up: its container fails with it."""
+    """Fail the container of a pass that has failed."""
     owner = frame_at(state, scope).owner
     if owner is None:
         return state
     container = state.containers[owner]
-    # In `collect` a branch that fails is one result among others: its pass ends, its siblings go on.
+    # With `collect` a failed branch is one result among others: its pass ends, its siblings go on.
     if container.kind == "parallel" and container.total == COLLECT:
         return state
     container = replace(container, error=container.error or {"path": path, **error})

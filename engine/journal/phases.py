@@ -1,4 +1,4 @@
-"""Phases of a session, and what they are called outside."""
+"""Phases of a session, and their public names."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ STATUS: dict[Phase, Status] = {
     "unreachable": "paused",
     "finalizing": "running",
 }
-"""What a phase is called outside; an ended session is `complete`, `failed` or `aborted`."""
+"""Public status of each phase; an ended session is `complete`, `failed` or `aborted`."""
 
 REJECTED = "rejected"
-"""The type of the error of an approval that was rejected, and of what fails with it."""
+"""Error type of a rejected approval, and of everything that fails with it."""
 
 _STANDINGS = {"waiting": "waiting", "held": "paused", "unreachable": "out of reach"}
 

@@ -1,4 +1,4 @@
-"""Questions about a state: what runs in it, what waits, what is being given up. Pure."""
+"""Queries on a state: running, waiting and failed work. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from engine.language.errors import MalformedJournal
 from engine.nodes.types.registry import END, mode_of
 
 DEAD = "no edge that leads to it was taken"
-"""Why a node was skipped that nothing led to; its own edges are dead then."""
+"""Skip reason of an unreachable node; its own edges are then dead."""
 
 TURN = "turn"
 """The type of the nodes that are model calls."""
@@ -34,7 +34,7 @@ PLAN = "plan"
 """The tool by which an agent states and ticks its steps."""
 
 LISTING = "listing"
-"""The kind of a question about tools that their server describes in other words now. Nothing waits for it."""
+"""Kind of a question about tools whose server describes them differently now. Nothing waits for it."""
 
 
 ELICIT = "elicit"
@@ -44,15 +44,15 @@ OUTCOME = "outcome"
 """The kind of a question about a model call without an answer to go on with."""
 
 OUTAGE = "outage"
-"""The scope of one that holds nothing up: the call is tried again meanwhile."""
+"""Scope of a question that blocks nothing: the call is retried meanwhile."""
 
 
 ASKED_OR_RUN = "asked or run"
-"""The mode of a call of which only its rule says whether people are asked first: there has to be room for either."""
+"""Mode of a call that may need a question, depending on its rule: it needs room for either."""
 
 
 def completed(state: State, frame: Frame, node_id: str) -> bool:
-    """Whether a node of a pass has completed."""
+    """True if a node of a pass has completed."""
     path = frame.nodes.get(node_id)
     return path is not None and state.nodes[path].status == "completed"
 
@@ -64,13 +64,13 @@ def ended_at(state: State) -> NodeRun | None:
 
 
 def has_failed(state: State, path: str) -> bool:
-    """Whether the container of this node has failed, though its children have not ended yet."""
+    """True if the container of this node has failed, even if its children have not ended yet."""
     container = state.containers.get(path)
     return container is not None and container.error is not None
 
 
 def doomed(state: State, path: str) -> bool:
-    """Whether a container around this node is being given up, so that nothing new may start here."""
+    """True if a container around this node has failed, so that nothing new may start here."""
     return given_up(state, scope_of(path))
 
 
@@ -87,12 +87,12 @@ def given_up(state: State, scope: str) -> bool:
 
 
 def is_launched(run: NodeRun) -> bool:
-    """Whether a process is executing a node."""
+    """True if a process is executing a node."""
     return run.status == "started" and mode_of(run.type) == "run"
 
 
 def interrupted(state: State) -> list[str]:
-    """Paths of nodes whose outcome is unknown, or that run once more, in their order."""
+    """Return the paths of nodes with unknown outcome or due to run again, in their order."""
     # Most often whatever is under way is being executed, or a container.
     if len(state.active) == len(state.launched) + len(state.containers):
         return []
@@ -101,12 +101,12 @@ def interrupted(state: State) -> list[str]:
 
 
 def launched_below(state: State, path: str) -> bool:
-    """Whether a process is executing something inside this container."""
+    """True if a process is executing something inside this container."""
     return any(inner != path and below(path, inner) for inner in state.launched)
 
 
 def pending(state: State) -> bool:
-    """Whether the session asked for a lock and has not got it."""
+    """True if the session has requested a lock and not got it."""
     return state.lock is not None and state.lock.acquired_at is None
 
 
@@ -124,7 +124,7 @@ def open_prompt_at(state: State, path: str) -> Asked | None:
 
 
 def held_up(state: State, path: str) -> bool:
-    """Whether the agent at this path goes on only once people have answered."""
+    """True if the agent at this path goes on only once people have answered."""
     prompt = open_prompt_at(state, path)
     return prompt is not None and not is_outage(prompt)
 
@@ -135,7 +135,7 @@ def unanswered(saved: Json) -> Json:
 
 
 def is_outage(prompt: Question) -> bool:
-    """Whether a question only says that a provider is away, and what can be done meanwhile."""
+    """True if a question only reports that a provider is away, and the options meanwhile."""
     return prompt.kind == OUTCOME and prompt.scope == OUTAGE
 
 
@@ -143,7 +143,8 @@ def is_outage(prompt: Question) -> bool:
 
 
 def asked_people(state: State, prompt: Asked) -> list[str]:
-    """Who may answer a prompt, as entries of `approvers` or `who`; for a question about a step those beside the owner."""
+    """Return the people who may answer a prompt, as entries of `approvers` or `who`; for a question about a step those
+    beside the owner."""
     if prompt.is_approval:
         return list(prompt.approvers or ())
     if prompt.who is not None or prompt.rules.owners:
@@ -152,7 +153,7 @@ def asked_people(state: State, prompt: Asked) -> list[str]:
 
 
 def votes_without(prompt: Asked, actor: Mapping[str, Json]) -> tuple[dict[str, Json], ...]:
-    """The votes of everybody else. Whoever stands in for somebody votes in that person's place, not beside them."""
+    """Return the votes of everybody else. A stand-in votes in the place of the absent person, not beside them."""
     mine = seats(actor)
     return tuple(vote for vote in prompt.votes if not mine & seats(vote["actor"]))
 
@@ -179,7 +180,7 @@ def agent_at(state: State, path: str) -> AgentRun:
 
 
 def agent_of(state: State, path: str) -> str | None:
-    """The path of the agent whose model call or tool call this is; None for any other node."""
+    """Return the path of the agent that this model call or tool call belongs to; None for any other node."""
     frame = state.frames.get(scope_of(path))
     if frame is None or frame.owner is None:
         return None
@@ -200,7 +201,7 @@ def agents_under_way(state: State) -> list[str]:
 
 
 def resting(state: State, path: str) -> bool:
-    """Whether this is an agent that has answered and listens for what follows."""
+    """True if this is an agent that has answered and listens for follow-ups."""
     return rest_id(state, path) in state.timers
 
 
@@ -210,14 +211,14 @@ def rest_id(state: State, path: str) -> str:
 
 
 def holds(agent: AgentRun) -> bool:
-    """Whether a tool of the provider's is open in the last answer: it goes back with the results of tools, or as it is, and
-    what people say stands in a later message."""
+    """True if the last answer has an open tool call of the provider: it goes back with the results of tools, or
+    unchanged, and people's messages come in a later message."""
     last = agent.messages[len(agent.messages) - 1] if agent.messages else {"role": "user"}
     return last["role"] == "assistant" and bool(open_tools(last["content"]))
 
 
 def tool_is_open(agent: AgentRun) -> bool:
-    """The same also where the results of tools stand behind it by now: nothing else may, not a summary either."""
+    """True also if the results of tools follow it by now: nothing else may, not even a summary."""
     last = agent.messages[len(agent.messages) - 1] if agent.messages else {"role": "user"}
     before = agent.messages.get(len(agent.messages) - 2)
     behind = last["role"] == "user" and before is not None and bool(open_tools(before["content"]))
@@ -225,18 +226,18 @@ def tool_is_open(agent: AgentRun) -> bool:
 
 
 def open_tools(content: Sequence[Json]) -> list[Json]:
-    """The calls of tools of the provider's in an answer that have no result there."""
+    """Return the provider's tool calls in an answer that have no result there."""
     ended = {block.get("tool_use_id") for block in content}
     return [block for block in content if block["type"] == "server_tool_use" and block["id"] not in ended]
 
 
 def is_overheard(block: Json) -> bool:
-    """Whether a block is words that are data."""
+    """True if a block is overheard text, which is data."""
     return bool(block["type"] == "text" and block["text"].startswith("<overheard"))
 
 
 def asks_for_more(pending: Sequence[Json]) -> bool:
-    """Whether what was said meanwhile keeps an agent from ending: not where it was only overheard."""
+    """True if messages received meanwhile keep an agent from ending: overheard ones do not."""
     texts = [block for block in pending if block["type"] == "text"]
     return any(not is_overheard(block) for block in texts)
 
@@ -245,7 +246,7 @@ def asks_for_more(pending: Sequence[Json]) -> bool:
 
 
 class Ended(Protocol):
-    """What became of a node, as the state or the tree of a session has it."""
+    """Outcome of a node, as the state or the tree of a session has it."""
 
     @property
     def type(self) -> str: ...
@@ -258,12 +259,12 @@ class Ended(Protocol):
 
 
 def is_rejection(error: Mapping[str, Json] | None) -> bool:
-    """Whether an error says that people, or the timeout of an approval, said no."""
+    """True if an error means that people, or the timeout of an approval, rejected it."""
     return (error or {}).get("type") == REJECTED
 
 
 def is_rejected(run: Ended) -> bool:
-    """Whether a node is an approval that was rejected, whatever followed from it, or has failed with one inside it."""
+    """True if a node is a rejected approval, whatever followed, or has failed with one inside it."""
     if run.status == "completed":
         said = run.output.get("decision") if isinstance(run.output, dict) else None
         return run.type == "approval" and said == "reject"
@@ -285,5 +286,5 @@ def verdict_and_reason(told: Mapping[str, Json] | None) -> tuple[str, str]:
 
 
 def alive(state: State, address: str) -> bool:
-    """Whether anything may still begin at this place: while a session ends, only what runs at the end does."""
+    """True if nodes may still begin at this place: while a session ends, only `finally` does."""
     return state.phase != "finalizing" or (in_finally(address) and not state.finally_skipped)

@@ -1,4 +1,4 @@
-"""The records of the store: what a commit carries, and what is read back. One class for each change and each row."""
+"""Records of the store: the content of commits, and rows that are read back. One class for each change and each row."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Record(Struct, frozen=True):
 
 
 class InboxItem(Record, frozen=True):
-    """Something that came from outside. `key` is unique for ever: a second item with it is a no-op."""
+    """Input from outside. `key` is unique for ever: a second item with it is a no-op."""
 
     key: str
     kind: str
@@ -47,9 +47,9 @@ DEAD, DROPPED = "dead", "dropped"
 
 
 class Consumed(Record, frozen=True):
-    """Marks an inbox row as done, with what became of it (`result`: JSON bytes for whoever asked).
+    """Marks an inbox row as done, with its `result` (JSON bytes for the requester).
 
-    A row is consumed once: whoever comes second gets `Fenced`, and nothing of what belongs to it is stored.
+    A row is consumed once: a second attempt gets `Fenced`, and its whole commit is dropped.
     """
 
     inbox_id: int
@@ -101,8 +101,8 @@ class PutOutbox(Record, frozen=True):
 
 
 class PutLock(Record, frozen=True):
-    """Takes a place at the end of the queue for a lock; no error for a session that has one. With `first` it is the place
-    of one who holds the lock and whose row was lost: `LockHeld` where another one has taken the lock since."""
+    """Takes a place at the end of the queue for a lock; no error for a session that has one. With `first` it is the
+    place of a holder whose row was lost: `LockHeld` if another one has taken the lock since."""
 
     name: str
     session_id: str
@@ -110,7 +110,7 @@ class PutLock(Record, frozen=True):
 
 
 class TakeLock(Record, frozen=True):
-    """Takes the lock. Whoever is not first in its queue gets `LockHeld`, and nothing of what belongs to it is stored."""
+    """Takes the lock. A session that is not first in its queue gets `LockHeld`, and its whole commit is dropped."""
 
     name: str
     session_id: str
@@ -124,17 +124,17 @@ class DropLock(Record, frozen=True):
 
 
 NOTICE = "suspended:"
-"""How the keys of intents begin that are sent although the store is suspended."""
+"""Prefix of the keys of intents that are sent even if the store is suspended."""
 
 NANO = 1_000_000_000
 """Costs are stored as whole billionths of a dollar."""
 
 
 class PutSpend(Record, frozen=True):
-    """Sets aside what a model call can cost at most (`amount`, billionths of a dollar) on a day (`2026-11-22`, UTC).
+    """Reserves the maximum cost of a model call (`amount`, billionths of a dollar) on a day (`2026-11-22`, UTC).
 
-    When all that counts on that day would come to more than `cap`, it is refused (`DayBudgetSpent`), and nothing of what
-    belongs to it is stored. A second one for the same attempt of the same call is a no-op.
+    If the day's total would exceed `cap`, it is refused (`DayBudgetSpent`), and the whole commit is dropped. A second
+    one for the same attempt of the same call is a no-op.
     """
 
     session_id: str
@@ -147,8 +147,8 @@ class PutSpend(Record, frozen=True):
 
 
 class SettleSpend(Record, frozen=True):
-    """What the call came to, in place of what was set aside for it; where that is not `sure`, whichever is more.
-    No error when nothing was set aside."""
+    """Replaces a reservation with the call's actual cost; if that is not `sure`, the larger of the two counts. No error
+    without a reservation."""
 
     session_id: str
     path: str
@@ -158,9 +158,9 @@ class SettleSpend(Record, frozen=True):
 
 
 class KeptRow(Record, frozen=True):
-    """What outlives its session and is read by others: a note of an agent (`kind` note), a grant. `scope` is where it
-    holds. In a commit `rev` 1 stores it, which is a no-op where it is stored; a higher one takes the place of the one before,
-    and is `KeptMoved` where that is not the one that is stored."""
+    """A row that outlives its session and is read by others: a note of an agent (`kind` note), a grant. `scope` is
+    where it applies. In a commit `rev` 1 stores it, which is a no-op if it is stored; a higher one replaces the
+    previous one, and is `KeptMoved` if another one is stored."""
 
     kept_id: str
     kind: str
@@ -185,7 +185,7 @@ Row: TypeAlias = (
 
 
 class FlowForm(Record, frozen=True):
-    """What a release made of a pinned text, so that it need not read it again; see `engine.flow.form`."""
+    """Form of a pinned text that a release has read, so that it need not read it again; see `engine.flow.form`."""
 
     digest: str
     release: str
@@ -193,7 +193,7 @@ class FlowForm(Record, frozen=True):
 
 
 class NewSession(Record, frozen=True):
-    """What creating a session adds to its first commit. The flow's text is stored once per digest.
+    """Additional content of the commit that creates a session. The flow's text is stored once per digest.
 
     `flow_digest` is the SHA-256 of `flow_body` in hex. With `parent_seq` the session is a fork: its chain of MACs
     begins at the parent's journal row of that seq, which must exist.
@@ -218,11 +218,10 @@ class Pin(Record, frozen=True):
 class Commit(Record, frozen=True):
     """One step of one session. `events` become `seq + 1`, `seq + 2`, ...; `status` and `phase` are those after them.
 
-    With `new` the session is created: `epoch` must be 1 and `seq` 0, and `owner` becomes its owner; `Lost` when
-    there is one with that id. Without `new`, `owner` claims the session: `epoch` is one more than the session's. It
-    needs a session that nobody owns, a dead owner, or this one. `release` gives the session up in the same transaction.
-    With `pin` the session's flow is that one from here on. `snapshot` takes the place of the one before; an empty one
-    deletes that.
+    With `new` the session is created: `epoch` must be 1 and `seq` 0, and `owner` becomes its owner; `Lost` if that id
+    exists. Without `new`, `owner` claims the session: `epoch` is one more than the session's. The session must have no
+    owner, a dead owner, or this one. `release` gives the session up in the same transaction. With `pin` the session's
+    flow is that one from here on. `snapshot` replaces the previous one; an empty one deletes it.
     """
 
     session_id: str
@@ -246,13 +245,13 @@ class Stored(Record, frozen=True):
 
 
 class Conflict(Record, frozen=True):
-    """Another session or process came first since the step was decided. Nothing was stored: look and decide again."""
+    """Another session or process was first since the step was decided. Nothing was stored: reload and decide again."""
 
     reason: SaysoError
 
 
 class Lost(Record, frozen=True):
-    """Another owner has the session, it is set aside, or a row was consumed before. Nothing was stored: stop."""
+    """Another owner has the session, it is quarantined, or a row was consumed before. Nothing was stored: stop."""
 
     reason: SaysoError
 
@@ -267,7 +266,7 @@ def check_stored(result: CommitResult) -> None:
 
 
 class Head(Record, frozen=True):
-    """Where a session stands. `owner` is None when nobody holds it; `quarantined` says why, or is None."""
+    """Position of a session. `owner` is None if no process holds it; `quarantined` is the reason, or None."""
 
     session_id: str
     flow_name: str
@@ -302,11 +301,11 @@ class LockRow(Record, frozen=True):
     requested_at: str
     taken_at: str | None
     verified: bool = True
-    """Whether the row is as it was written. One that is not keeps its place: nobody gets a lock by damaging a row."""
+    """True if the row is intact. A damaged row keeps its place: damaging a row gains nobody the lock."""
 
 
 class Derived(Record, frozen=True):
-    """What is stored of one session beside its journal. Prompts are the open ones, their bodies as they are stored."""
+    """Stored rows of one session beside its journal. Prompts are the open ones, with their stored bodies."""
 
     timers: list[Timer]
     locks: list[LockRow]
@@ -314,7 +313,7 @@ class Derived(Record, frozen=True):
 
 
 class SpendRow(Record, frozen=True):
-    """A model call, in billionths of a dollar. `cost` is None where nobody knows it: then what was set aside counts."""
+    """A model call, in billionths of a dollar. `cost` is None if unknown: then the reservation counts."""
 
     session_id: str
     path: str
@@ -326,19 +325,19 @@ class SpendRow(Record, frozen=True):
 
     @property
     def amount(self) -> int:
-        """What counts."""
+        """Amount that counts."""
         return self.reserved if self.cost is None else self.cost
 
 
 class Mark(Record, frozen=True):
-    """How far a catch-up read has come."""
+    """Position of a catch-up read."""
 
     scope: str
     ts: str
 
 
 class Snapshot(Record, frozen=True):
-    """The state at `seq`; `chain` is the journal MAC there, so that a reader verifies only what follows."""
+    """The state at `seq`; `chain` is the journal MAC there, so that a reader verifies only later rows."""
 
     session_id: str
     seq: int
@@ -347,7 +346,7 @@ class Snapshot(Record, frozen=True):
 
 
 class Quarantine(Record, frozen=True):
-    """Why a session was set aside. Beside the head and not in it: what is suspect stays as it was found."""
+    """Reason why a session is quarantined. Apart from the head: suspect data stays as it was found."""
 
     session_id: str
     reason: str
@@ -355,8 +354,8 @@ class Quarantine(Record, frozen=True):
 
 
 class DataKey(Record, frozen=True):
-    """The key that the bodies of a session are encrypted with, or of rows of a kind (`scope`), `wrapped` by the key with
-    this id. Both are empty where it was erased."""
+    """The key that encrypts the bodies of a session, or of rows of a kind (`scope`), `wrapped` by the key with this id.
+    Both are empty if it was erased."""
 
     scope: str
     key_id: str
@@ -382,7 +381,7 @@ class OutboxRow(Record, frozen=True):
 
 
 class Sweep(Record, frozen=True):
-    """How far a sweep has come: in which table, after which row."""
+    """Position of a sweep: its table, and the last row."""
 
     ended_before: str
     inbox_before: str
@@ -391,10 +390,10 @@ class Sweep(Record, frozen=True):
 
 
 class Counts(Struct, frozen=True, kw_only=True):
-    """How much lies in a store that is not over yet. Times are those of the oldest; None where there is none."""
+    """Numbers of open items in a store. Times are those of the oldest; None if there is none."""
 
     sessions: dict[str, int]
-    """By status: `running` and `paused`."""
+    """Number by status: `running` and `paused`."""
     prompts: dict[str, int]
     """Open questions, by flow."""
     inbox: int

@@ -1,18 +1,17 @@
 """Snapshots: the state as one JSON document, a cache of the fold and a portable file. Pure.
 
 v1: `{version, events, sessionId, event, state, meta: {promptId, channel, threadTs, threadKey, promptTs}}`; the exported
-file adds `journal` (the events) and `flow` (the pinned text), and `mac`; where conversations have shown a model files, also
-`kept`: their bytes in base64, by digest. A file that follows its session has a line for
-each later pause, `{journal, mac}`: the events since, signed with the line before.
+file adds `journal` (the events) and `flow` (the pinned text), and `mac`; if conversations have shown files to a model,
+also `kept`: their bytes in base64, by digest. A file that follows its session has a line for each later pause,
+`{journal, mac}`: the events since, signed with the line before.
 
-`SessionState` is the state of a session as one JSON document. Names are those of the specifications, with
-what they forgot, in camelCase throughout; what flows, people and services wrote (inputs, outputs, prompts)
-keeps its own. `frames` and `containers`, keyed by path, are the truth; `currentNodeId` and `containerStack`
-(outermost first) only project the oldest wait. `pendingMessages` are the texts of those `messages` that
-nothing took yet.
+`SessionState` is the state of a session as one JSON document. Names are those of the specifications, with our
+additions, in camelCase throughout; content from flows, people and services (inputs, outputs, prompts) keeps its own.
+`frames` and `containers`, keyed by path, are the truth; `currentNodeId` and `containerStack` (outermost first) only
+project the oldest wait. `pendingMessages` are the texts of those `messages` that nothing took yet.
 
 Schema 2. Schema 1, which is still read, had the names of fields below the first level in snake_case, and all messages
-under `pendingMessages`; nothing in it says which of them were still pending.
+under `pendingMessages`, without telling which were still pending.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ VERSION = 1
 
 
 def document(state: State, event: str = "flow:paused") -> dict[str, Json]:
-    """The snapshot of a state. `event` is what caused it."""
+    """Return the snapshot of a state. `event` is its cause."""
     prompt_id = next(iter(state.open_prompts), None)
     shown = (state.prompts[prompt_id].shown if prompt_id else None) or {}
     thread = state.thread or {}
@@ -70,7 +69,7 @@ def document(state: State, event: str = "flow:paused") -> dict[str, Json]:
 
 
 def read_document(data: bytes) -> State:
-    """The state in a snapshot. Raises `MalformedJournal` when it is none of version 1."""
+    """Return the state in a snapshot. Raises `MalformedJournal` if it is not one of version 1."""
     try:
         value = decode(data)
         if value["version"] != VERSION:
@@ -83,10 +82,10 @@ def read_document(data: bytes) -> State:
 
 
 def fold(loaded: Loaded) -> State | None:
-    """The state of a session as the store gave it: the snapshot and the events after it, or all events.
+    """Return the state of a loaded session: from the snapshot and the events after it, or from all events.
 
-    None where the snapshot cannot be used: it is a cache, which another release wrote in its own way perhaps, and then
-    the whole journal has to be folded. Raises `MalformedJournal` for events that do not follow.
+    None if the snapshot cannot be used: it is a cache, perhaps written by another release, and then the whole journal
+    has to be folded. Raises `MalformedJournal` for events that do not follow.
     """
     try:
         start = State()
@@ -111,22 +110,23 @@ def export(state: State, journal: list[Event], flow_body: bytes) -> dict[str, Js
 
 
 def signed_part(file: dict[str, Json]) -> bytes:
-    """What the `mac` of an exported file covers: everything else in it, in canonical order."""
+    """Return the bytes signed by the `mac` of an exported file: everything else in it, in canonical order."""
     return canonical({name: value for name, value in file.items() if name not in ("mac", "added")})
 
 
 def signed_addition(after: str, journal: list[Json]) -> bytes:
-    """What the `mac` of a line that was added covers: its events, and the `mac` of the line before."""
+    """Return the bytes signed by the `mac` of an added line: its events, and the `mac` of the line before."""
     return canonical({"after": after, "journal": journal})
 
 
 def events_in(file: dict[str, Json]) -> list[Json]:
-    """The journal in an exported file, with what was added."""
+    """Return the journal in an exported file, including added lines."""
     return [event for part in (file, *file["added"]) for event in part["journal"]]
 
 
 def read_export(data: bytes) -> dict[str, Json]:
-    """An exported file as a JSON object, with what was added to it under `added`. Raises `SnapshotRefused` when it is none."""
+    """Return an exported file as a JSON object, with its later lines under `added`. Raises `SnapshotRefused` for any
+    other file."""
     value, *added = _pieces(data)
     wanted = ("version", "sessionId", "state", "journal", "flow", "mac")
     if not isinstance(value, dict) or any(name not in value for name in wanted):
@@ -139,8 +139,8 @@ def read_export(data: bytes) -> dict[str, Json]:
 
 
 def _pieces(data: bytes) -> list[Json]:
-    """One document, however it is laid out, or a line for each. A last line without an end was cut by a crash, and the
-    file is as good as before it."""
+    """Return the parts of a file: one document in any layout, or one per line. A last line without an end was cut by a
+    crash and is ignored."""
     try:
         return [decode_signed(data)]
     except NotJson as error:
@@ -157,13 +157,13 @@ def _pieces(data: bytes) -> list[Json]:
 
 
 SCHEMA = 1
-"""Of the document, not of the journal."""
+"""Version of the document, not of the journal."""
 
 
 def current_path(state: State) -> str | None:
-    """Where the session stands: the oldest open wait, else the oldest unfinished node, else None.
+    """Return the current place of the session: the oldest open wait, else the oldest unfinished node, else None.
 
-    A container is not where anything stands as long as something in it is unfinished.
+    A container does not count while something in it is unfinished.
     """
     waits = [state.prompts[prompt_id] for prompt_id in state.open_prompts]
     if waits:
@@ -174,9 +174,9 @@ def current_path(state: State) -> str | None:
 
 
 def to_json(state: State) -> dict[str, Json]:
-    """The state as the specifications name it (`SessionState`), with what they forgot. Outputs stand once.
+    """Return the state as the specifications name it (`SessionState`), with our additions. Outputs appear once.
 
-    Everything is in an order of its own: maps have none, and equal states shall look the same in every process.
+    Everything is sorted: maps have no order, and equal states must look the same in every process.
     """
     place = current_path(state)
     runs = sorted(state.nodes.items(), key=lambda item: (item[1].position, item[0]))
@@ -214,7 +214,7 @@ def to_json(state: State) -> dict[str, Json]:
 
 
 def _sometimes_json(state: State) -> dict[str, Json]:
-    """What is there only where there is any of it."""
+    """Return the fields that appear only if they are not empty."""
     found = {name: _plain(getattr(state, _NAMES[name])) for name in _SOMETIMES}
     found["spent"] = None if state.spent == Spent() else _spent_json(state.spent)
     found["owed"] = [[list(owed.types), owed.path, owed.id] for owed in state.owed]
@@ -239,7 +239,7 @@ _SOMETIMES = (
     "grants",
     "owed",
 )
-"""The fields that stand in a document only where there is any of it."""
+"""Fields that appear in a document only if they are not empty."""
 
 _NAMES = dict(zip(State.__struct_encode_fields__, State.__struct_fields__, strict=True))
 
@@ -251,7 +251,7 @@ def _named(record: Struct) -> dict[str, Json]:
 
 
 def _plain(value: Any) -> Json:
-    """A value as JSON has it. Keys are sorted, since a map has no order."""
+    """Convert a value to JSON. Keys are sorted, since a map has no order."""
     if isinstance(value, Map):
         return {key: _plain(item) for key, item in sorted(value.items())}
     if isinstance(value, tuple):
@@ -304,7 +304,7 @@ _QUESTION = frozenset(Question.__struct_fields__)
 
 
 def _asked_json(asked: Asked) -> dict[str, Json]:
-    """A question, whose part that was asked stands under `spec`."""
+    """Return a question, with the part that was asked under `spec`."""
     names = zip(asked.__struct_encode_fields__, asked.__struct_fields__, strict=True)
     own = {wire: _plain(getattr(asked, name)) for wire, name in names if name not in _QUESTION}
     places = {name: own.pop(name) for name in ("promptId", "path")}
@@ -337,7 +337,7 @@ def _agent_json(agent: AgentRun) -> dict[str, Json]:
 
 
 def _spent_json(spent: Spent) -> dict[str, Json]:
-    """Tokens of calls that have no answer are there only where there are any."""
+    """Return the spending, with the tokens of unanswered calls only if there are any."""
     return {name: value for name, value in _named(spent).items() if value or not name.endswith("Tokens")}
 
 
@@ -353,7 +353,7 @@ def _node_json(run: NodeRun) -> dict[str, Json]:
 
 
 def from_json(data: Json) -> State:
-    """The state of such a document. Raises `MalformedJournal` when it is none that this release writes."""
+    """Return the state of such a document. Raises `MalformedJournal` for one that this release does not write."""
     try:
         if data["schemaVersion"] != SCHEMA:
             raise MalformedJournal(f"snapshot of schema {data['schemaVersion']}; this release reads {SCHEMA}")

@@ -18,7 +18,7 @@ FINALLY = "finally"
 
 
 ON_FAILURE = "on_failure"
-"""The kind of what is under way while the `on_failure` of a node runs."""
+"""Kind of the container in which the `on_failure` of a node runs."""
 
 
 AGAIN = "again"
@@ -26,7 +26,7 @@ AGAIN = "again"
 
 
 RETRY = "retry"
-"""Why a node is due whose attempt failed and whose delay is over."""
+"""Reason of a node that is due because its retry delay is over."""
 
 
 LEFT = "left"
@@ -34,15 +34,15 @@ LEFT = "left"
 
 
 ASKS = "asks"
-"""Why a node waits whose MCP server asks people for something; it goes on from there with their answers."""
+"""Reason of a node whose MCP server asks people; it continues with their answers."""
 
 
 QUIET = ("pausing", "held", "unreachable")
-"""Phases in which a clock tells nobody anything."""
+"""Phases in which clocks notify nobody."""
 
 
 UNFINISHED = ("started", "interrupted", "retrying", "failing")
-"""The statuses of nodes that have no final outcome."""
+"""Statuses of nodes without a final outcome."""
 
 
 @dataclass_transform(frozen_default=True)
@@ -64,26 +64,26 @@ class NodeRun(_Record):
     attempt: int = 0
     crashes: int = 0
     failures: int = 0
-    """How many attempts have failed; what was interrupted has not."""
+    """Number of failed attempts; interrupted ones do not count."""
     input: Json = None
     output: Json = None
     error: dict[str, Json] | None = None
     reason: str | None = None
     saved: Json = None
-    """What the node saved when it left at a checkpoint; its next attempts get it."""
+    """State that the node saved when it left at a checkpoint, for its next attempts."""
     prompt_id: str | None = None
     """The question that was asked last about it."""
     handled: int | None = None
-    """How often its `on_failure` ran, where it did."""
+    """Number of runs of its `on_failure`, if any."""
     kept: "AgentRun | None" = None
-    """The conversation of an agent that failed and may be tried again: that goes on with it."""
+    """Conversation of a failed agent that may be tried again and then continues it."""
     passes: dict[str, Json] | None = None
-    """Of a loop that failed: `items`, by the address of each pass around what failed its item; with items of its own also how
-    many passes were done (`count`) of how many (`total`), and the first of their items (`done`)."""
+    """Passes of a failed loop: `items`, the items of the passes around the failure by address; with items of its own
+    also the number of finished passes (`count`) out of `total`, and the first of their items (`done`)."""
 
 
 class Asked(Question, kw_only=True):
-    """A question of this session, with what became of it. `shown` is where people see it."""
+    """A question of this session, with its outcome. `shown` is its message."""
 
     prompt_id: str
     path: str
@@ -98,22 +98,22 @@ class Asked(Question, kw_only=True):
     """The inbox key that carried the answer."""
     deadline: str | None = None
     votes: tuple[dict[str, Json], ...] = ()
-    """`{actor, vote, reason, at}` of everybody who voted, the latest vote last."""
+    """`{actor, vote, reason, at}` of each voter, the latest vote last."""
     reminders: int = 0
-    """How often those who are asked were told again."""
+    """Number of reminders to the people asked."""
     escalated: tuple[int, ...] = ()
     """The steps of its `escalate` that were taken."""
     reposts: int = 0
-    """How often it was shown again because its message was gone."""
+    """Number of times it was posted again because its message was gone."""
 
     @property
     def open(self) -> bool:
-        """Whether an answer would still count."""
+        """True if an answer would still count."""
         return self.status in ("requested", "shown")
 
     @property
     def answered_by(self) -> str | None:
-        """Who answered it, by id."""
+        """Id of the person who answered it."""
         return (self.actor or {}).get("id")
 
     @property
@@ -135,56 +135,56 @@ class TimerRun(_Record):
 
 
 class Graph(_Record):
-    """Where a pass stands whose list is a graph. Everything in it is open: what is over leaves it."""
+    """Progress of a pass whose list is a graph. It holds only open entries; finished ones leave."""
 
     ready: Map[str, None] = Map()
     """Nodes that may start."""
     ended: Map[str, None] = Map()
-    """Nodes that have their outcome and whose edges are not resolved yet."""
+    """Nodes that have an outcome and unresolved edges."""
     gates: Map[str, tuple[int, int]] = Map()
-    """For nodes that did not begin: how many edges that lead there are resolved, and how many of them were taken."""
+    """For nodes that have not begun: the numbers of incoming edges that are resolved, and of those that were taken."""
     edges: Map[str, bool] = Map()
-    """Whether an edge (`from>to`) was taken when it was last resolved."""
+    """True for an edge (`from>to`) that was taken when it was last resolved."""
     again: Map[str, None] = Map()
     """Nodes that a jump gave another visit that has not begun."""
 
 
 class Frame(_Record):
-    """One pass through a list of nodes that is under way; it is gone once all its nodes have their outcome.
+    """One pass through a list of nodes that is under way; it is removed once all its nodes have their outcome.
 
-    `owner` is the container's path (None for the flow's own list), `nodes` the path of each node that began.
-    Of a node that was visited several times it is the path of the latest visit, and the earlier ones are forgotten.
-    `position` is the index of the first node without an outcome. A frame with an `error` is being given up.
+    `owner` is the container's path (None for the flow's own list), `nodes` the path of each node that began. After
+    several visits of a node it is the path of the latest one, and the earlier ones are dropped. `position` is the index
+    of the first node without an outcome. A frame with an `error` has failed.
     """
 
     list_id: str = ""
     owner: str | None = None
     order: int = 0
-    """Which pass of its container this is, from 0."""
+    """Number of this pass in its container, from 0."""
     position: int = 0
     running: int = 0
-    """How many nodes began and have no final outcome."""
+    """Number of nodes that began and have no final outcome."""
     nodes: Map[str, str] = Map()
     error: dict[str, Json] | None = None
     jumps: tuple[tuple[str, str], ...] = ()
     """Jumps that are decided and wait until all that comes after their target has ended: from, to."""
     loops: Map[str, int] = Map()
-    """How often each jump (`from>to`) was taken."""
+    """Number of times each jump (`from>to`) was taken."""
     graph: Graph | None = None
 
 
 class Spent(_Record):
-    """What model calls have used. Costs are dollars, as exact decimals in text."""
+    """Usage of model calls. Costs are dollars, as exact decimals in text."""
 
     turns: int = 0
     tokens: int = 0
     cost: str = "0"
     unsure: str = "0"
-    """Reserved for calls of which nobody knows what they cost: cut, failed, or lost in a crash."""
+    """Reservations of calls with unknown cost: cut, failed, or lost in a crash."""
     reserved: str = "0"
     """Reserved for calls that are under way."""
     unsure_tokens: int = 0
-    """The most tokens that calls used of which nobody knows."""
+    """Maximum tokens of calls with unknown usage."""
     reserved_tokens: int = 0
     """The most tokens that the calls use that are under way."""
 
@@ -195,13 +195,13 @@ class Spent(_Record):
 
 
 class Call(_Record):
-    """A tool call that the model asked for and that has no result yet."""
+    """A tool call by the model that has no result yet."""
 
     tool_use_id: str
     name: str
     input: Json
     tool: int | None
-    """The place of the tool in the agent's list; None where it has no such tool."""
+    """Place of the tool in the agent's list; None for an unknown tool."""
     prompt_id: str | None = None
     """The question whether it may run, once it was asked."""
 
@@ -224,7 +224,7 @@ class AgentRun(_Record):
     heard: tuple[str, ...] = ()
     """Inbox keys of the people's messages among them."""
     spoke: Map[str, str] = Map()
-    """When each person spoke to it last, by id: their words go on to it."""
+    """Time at which each person last spoke to it, by id: their messages keep going to it."""
     calls: Map[str, Call] = Map()
     """The tool calls without a result, by path."""
     order: tuple[str, ...] = ()
@@ -236,41 +236,42 @@ class AgentRun(_Record):
     context: int = 0
     """Tokens of the conversation when it was last answered, with the answer."""
     counted: int = 0
-    """How many messages these are."""
+    """Number of messages covered by `context`."""
     text: str = ""
     """The text of the last answer."""
     final: bool = False
-    """The last answer was the final one, and nobody said anything since."""
+    """True if the last answer was the final one, with no message since."""
     corrections: int = 0
-    """How often it was told that its answer has the wrong form, since the last word of a person."""
+    """Number of times it was told that its answer has the wrong form, since the last message of a person."""
     container: dict[str, Json] | None = None
-    """Where its code runs at the provider: `{id, expires_at}`."""
+    """Container of the provider that runs its code: `{id, expires_at}`."""
     unsigned: bool = False
-    """The API has not made a summary of it that was asked for: the model is asked in words."""
+    """True if the API failed to make a requested summary: the model is asked in words."""
     body: dict[str, Json] | None = None
-    """What is sent beside the messages, as the first answered call had it; None before that."""
+    """Request without its messages, as in the first answered call; None before that."""
     drop: bool = False
-    """The API is asked to leave out thinking that is bound to another beginning."""
+    """True if the API is asked to omit thinking bound to another beginning."""
     stuck: dict[str, Json] | None = None
     """Why it does not go on before people said how: an error."""
     alone: dict[str, int] = {}
-    """What it did by itself, and how often, since the last answer to go on with or the last word of a person."""
+    """Number of uses of each automatic remedy, since the last usable answer or the last message of a person."""
     max_tokens: int | None = None
-    """The longest answer, where that is not what the flow says any more."""
+    """Longest answer in tokens, if no longer the flow's value."""
     compacts: str | None = None
-    """The next call sums the conversation up: `all` of it, or with `brief` results."""
+    """Set if the next call compacts the conversation: `all` of it, or with `brief` results."""
     resends: bool = False
-    """What was said last goes back as it is: the model paused."""
+    """True if the last message goes back unchanged: the model paused."""
     plain: int = 0
-    """How many messages are sent without what was thought in them, since a person said so; from then on nothing is thought."""
+    """Number of messages that are sent without their thinking since a person said so; later ones have none."""
     cut: str = ""
     """The text of an answer so far that was cut, and is gone on with."""
     plan: dict[str, Json] | None = None
-    """What it works along until its last answer: `turn`, the model call that stated it first, and `input`, how it stands."""
+    """Plan it follows until its last answer: `turn`, the model call that stated it first, and `input`, its current
+    form."""
 
 
 class ContainerRun(_Record):
-    """A container that is under way. `results` has what each finished pass gave, by its number."""
+    """A container that is under way. `results` has the result of each finished pass, by its number."""
 
     node_id: str
     kind: str
@@ -284,7 +285,7 @@ class ContainerRun(_Record):
     last: dict[str, Json] | None = None
     """The outputs of the pass that finished last; `last` in a loop."""
     error: dict[str, Json] | None = None
-    """Set when a pass failed and the container has to fail with it: it only waits for what still runs."""
+    """Set when a pass failed and the container has to fail with it: it only waits for running work."""
     agent: AgentRun | None = None
 
 
@@ -296,21 +297,21 @@ class Grant(_Record):
     node_id: str
     tool: str
     fields: dict[str, Json]
-    """What each field of the input has to be, `{is}` or `{like}`."""
+    """Required value of each field of the input, `{is}` or `{like}`."""
     definition: str
     until: str
     by: tuple[dict[str, Json], ...] = ()
     used: int = 0
     uses: tuple[str, ...] = ()
-    """The paths of the latest calls that ran by it."""
+    """Paths of the latest calls that ran by it."""
     over: str | None = None
     """`revoked` or `expired`."""
     wide: dict[str, Json] | None = None
-    """Of one beyond its run: its `scope`, the `rev` of its row, and what else it is bound to."""
+    """For a grant beyond its run: its `scope`, the `rev` of its row, and its further conditions."""
 
     @property
     def exact(self) -> bool:
-        """Whether it has no pattern: it is for the very call that was approved."""
+        """True if it has no pattern: it covers only the approved call itself."""
         return all("is" in wanted for wanted in self.fields.values())
 
 
@@ -332,7 +333,7 @@ class Owed(_Record, array_like=True):
 
 
 class State(_Record):
-    """All that is known of a session. Never changed in place."""
+    """Everything known about a session. Never changed in place."""
 
     session_id: str = ""
     flow_name: str = ""
@@ -353,42 +354,42 @@ class State(_Record):
     active: Map[str, None] = Map()
     """Paths of nodes that were started and have no final outcome."""
     launched: Map[str, None] = Map()
-    """Those of them that a process is executing right now (or was, when it died)."""
+    """Paths of nodes that a process is executing right now (or was, when it died)."""
     frames: Map[str, Frame] = Map()
     containers: Map[str, ContainerRun] = Map()
     node_runs: int = 0
-    """How many nodes have begun, over the whole session."""
+    """Number of nodes that have begun, over the whole session."""
     prompts_asked: int = 0
     prompts: Map[str, Asked] = Map()
     open_prompts: Map[str, None] = Map()
     grants: Map[str, Grant] = Map()
-    """By the id of the approval with which each was given."""
+    """Grants by the id of the approval that gave them."""
     timers: Map[str, TimerRun] = Map()
     messages: tuple[dict[str, Json], ...] = ()
-    """All that people said to the session and that answered no prompt; `messages` in expressions."""
+    """All messages from people that answered no prompt; `messages` in expressions."""
     pending: tuple[tuple[str, str], ...] = ()
-    """Inbox key and text of those messages that nothing took yet: no node began since, or the agent that heard one
-    has made no model call."""
+    """Inbox key and text of messages not taken yet: no node began since, or the agent that heard one has made no model
+    call."""
     seen: Map[str, None] = Map()
     """Inbox keys of messages and answers that were taken."""
     paused_at: str | None = None
     pause_reason: str | None = None
     pausing: dict[str, Json] | None = None
-    """Who pauses the session and why, while something that was told to leave still runs: `{reason, actor}`."""
+    """Set while a pause waits for running work to leave: `{reason, actor}`."""
     error: dict[str, Json] | None = None
     limits: tuple[dict[str, Json], ...] = ()
     """Limits of loops and loop edges that the session went on at: `{path, to, times}`; `to` is null for a loop."""
     lock: LockRun | None = None
     spent: Spent = Spent()
-    """What all agents of the session have used."""
+    """Total usage of all agents of the session."""
     conversations: Map[str, tuple[dict[str, Json], ...]] = Map()
     """The conversations of agents that have ended, by path, where a later agent gets them."""
     caps: dict[str, Json] = {}
     """The flow's caps as people raised them."""
     finally_skipped: bool = False
-    """A person ended the session while it was ending: what is left of `finally` does not run."""
+    """True if a person ended the session while it was ending: the rest of `finally` does not run."""
     owed: tuple[Owed, ...] = ()
-    """What the step that is being written, or read, still has to say. Between two steps nothing is owed."""
+    """Events that the current step still has to write, or to be read. Between two steps it is empty."""
 
     @property
     def status(self) -> Status:
@@ -399,7 +400,7 @@ class State(_Record):
 
     @property
     def ended(self) -> bool:
-        """Whether the last event of the session has been written."""
+        """True once the last event of the session has been written."""
         return self.phase == "ended"
 
 
@@ -409,17 +410,17 @@ def scope_of(path: str) -> str:
 
 
 def below(path: str, address: str) -> bool:
-    """Whether an address (of a node or a pass) lies inside the container at `path`."""
+    """True if an address (of a node or a pass) lies inside the container at `path`."""
     return address.startswith(path) and (len(address) == len(path) or address[len(path)] in "[/!#")
 
 
 def in_finally(address: str) -> bool:
-    """Whether a node or a pass belongs to what runs at the end."""
+    """True if a node or a pass belongs to `finally`."""
     return address == FINALLY or address.startswith(FINALLY + "/")
 
 
 def visit_of(path: str) -> int:
-    """Which visit of its node a path is, from 1."""
+    """Return the number of a path's visit of its node, from 1."""
     _, mark, number = path.rpartition("/")[2].partition("~")
     return int(number) if mark and number.isdecimal() else 1
 
@@ -432,4 +433,4 @@ def visit_path(frame: Frame, scope: str, node_id: str) -> str:
 
 
 COLLECT = -1
-"""The `total` of a parallel container whose branches do not fail each other."""
+"""`total` of a parallel container whose branches do not fail each other."""

@@ -23,7 +23,7 @@ TRANSITIONS: dict[tuple[Phase, str], Phase] = {
 
 
 def step(phase: Phase, event: str) -> Phase:
-    """The phase after an event. Raises `MalformedJournal` where the table has no such transition."""
+    """Return the phase after an event. Raises `MalformedJournal` if the table has no such transition."""
     try:
         return TRANSITIONS[phase, event]
     except KeyError:

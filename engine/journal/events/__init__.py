@@ -1,17 +1,17 @@
 """Facts of a session, in the past tense: a closed union, tagged by wire names that we own.
 
-May import: `state`, `queries`, `grammar` and what else of `journal` reads no events.
+May import: `state`, `queries`, `grammar` and any other module of `journal` that reads no events.
 
-Wire names and fields are those of the pause/resume and event-sourced-containers specifications, in camelCase.
-Every event has `seq` (1, 2, 3, ... within its session) and `timestamp` (UTC, ISO-8601); events that have a
-place have `path`. An event that was once written is never rewritten: readers upcast.
+Wire names and fields are those of the pause/resume and event-sourced-containers specifications, in camelCase. Every
+event has `seq` (1, 2, 3, ... within its session) and `timestamp` (UTC, ISO-8601); events that have a place have `path`.
+A written event is never rewritten: readers upcast.
 
-The class of an event has its rules: the phases in which it can happen, `fold`, which refuses it where it cannot follow
-before it says what it changes, and `owes`, the events that follow in the same step. What several events share stands
-in the module of those that they are about; nothing changes a state in place.
+The class of an event has its rules: the phases in which it can happen, `fold`, which refuses an impossible event before
+it derives the new state, and `owes`, the events that follow in the same step. Code shared by several events is in the
+module of their subject; nothing changes a state in place.
 
-Reading an event checks every field. Making one checks nothing but its names: mypy does the rest. What a node, a model or
-a person brings into an event is refused by `engine.language.codec` when the event is written, if it is not JSON.
+Reading an event checks every field. Making one checks nothing but its names: mypy does the rest. Content from a node, a
+model or a person that is not JSON is refused by `engine.language.codec` when the event is written.
 
 Pure: no clock, chance, network, disk, thread or log, so a crash does not reach it.
 """
@@ -49,7 +49,7 @@ EVENTS: dict[str, type[Event]] = {
 
 
 class _Named(Struct):
-    """The part of an event that says what it is."""
+    """The part of an event that names its type."""
 
     type: str
 
@@ -59,7 +59,7 @@ _named = Decoder(_Named)
 
 @cache
 def _decoder(name: str) -> Decoder[Event]:
-    # One for each: making one for all of them takes longer than reading most journals.
+    # One decoder per type: building one for all types takes longer than reading most journals.
     return Decoder(EVENTS[name])
 
 
@@ -73,7 +73,7 @@ def decode_event(data: bytes) -> Event:
 
 
 def _refusal(data: bytes, error: Exception) -> MalformedJournal | SchemaTooNew:
-    """Why bytes are no event."""
+    """Return the reason why bytes are not an event."""
     try:
         fields = decode(data)
     except NotJson as no_json:

@@ -1,4 +1,5 @@
-"""Events of conversations with models: what is said, what tools were asked for and gave, what follows a call without an answer."""
+"""Events of conversations with models: messages, tool requests and results, and the handling of calls without an
+answer."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
@@ -40,23 +41,24 @@ class CallOutcome(NodeEvent):
 
     @property
     def note(self) -> str | None:
-        """How the call came to its end, where it gave no whole answer."""
+        """Return a note on how the call ended, or None for a whole answer."""
         return None
 
     @property
     def sure(self) -> bool:
-        """Whether what it cost is known."""
+        """True if the cost is known."""
         return True
 
 
 class AgentOpened(NodeEvent, tag="agent:opened", phases=OUTCOMES):
-    """What of a request holds for all later ones of its conversation, since the model call `turn` was answered.
+    """The part of a request that stays the same for its conversation, recorded when the model call `turn` was answered.
 
-    `body` is the request without its messages, once for each conversation: every later call sends it as it is, whatever a
-    release, a docstring or a server says by then. `files` are the files that the call read, in their order in the
-    conversation: the `digest` under which the bytes are kept, and the `block` that is sent around them. With `drop`, thinking
-    that is bound to another beginning is left out by the API from now on: the conversation is older than this event, or
-    the API refused it once. `listed` are the tools of it that MCP servers describe. Without a `turn` it is a person's word: the tools of a server are offered as they are now.
+    `body` is the request without its messages, once per conversation: every later call sends it unchanged, even if a
+    release, a docstring or a server has changed since. `files` are the files that the call read, in their order in the
+    conversation: the `digest` under which the bytes are kept, and the `block` that is sent around them. With `drop`,
+    the API omits thinking bound to another beginning from now on: the conversation is older than this event, or the API
+    refused it once. `listed` are its tools described by MCP servers. Without a `turn` it is a person's decision: the
+    tools of a server are offered as they are described now.
     """
 
     turn: str | None = None
@@ -66,7 +68,7 @@ class AgentOpened(NodeEvent, tag="agent:opened", phases=OUTCOMES):
     listed: list[str] | None = None
 
     def fold(self, state: State) -> State:
-        """What the call was made of, said with its outcome: the body once, and the files that had no digest before."""
+        """Record the call's body, once, and the files that had no digest before."""
         path = self.at
         agent = agent_at(state, path)
         same(self.node_id, state.nodes[path].node_id, "agent")
@@ -90,13 +92,13 @@ class AgentOpened(NodeEvent, tag="agent:opened", phases=OUTCOMES):
 class AgentMessage(CallOutcome, tag="agent:message", phases=ALWAYS, audit="content"):
     """A message of an agent's conversation. `content` are blocks of the Messages API, those of the model verbatim.
 
-    The model's (`source: model`) is the outcome of the model call `turn`: with what it used and cost (dollars), why it
-    stopped, whether it was `interrupted` by a pause, and whether it is the `final` one. Others stand in the next call:
-    what the flow asks (`prompt`), what a person says (`person`, `key` is the inbox key that carried it; `overheard` where
-    those words are data and no instruction), what is wrong with an answer (`engine`). `price` says by which rates the cost
-    was reckoned, `context` how many tokens the conversation has with its answer where that is not the sum of `usage`,
-    `container` where code of the model ran at the provider, `dropped` how much of its earlier thinking the API left out of
-    what was sent: the number of blocks by the reason.
+    The model's (`source: model`) is the outcome of the model call `turn`: with its usage and cost (dollars), its stop
+    reason, whether it was `interrupted` by a pause, and whether it is the `final` one. Others become part of the next
+    call: the flow's prompt (`prompt`), a person's message (`person`, `key` is the inbox key that carried it;
+    `overheard` if the text is data and not an instruction), a fault of the last answer (`engine`). `price` holds the
+    rates of the cost, `context` the number of tokens of the conversation with its answer if that is not the sum of
+    `usage`, `container` the provider's container that ran the model's code, `dropped` the number of earlier thinking
+    blocks that the API left out, by reason.
     """
 
     role: Literal["user", "assistant"]
@@ -150,7 +152,7 @@ class AgentMessage(CallOutcome, tag="agent:message", phases=ALWAYS, audit="conte
         return replace(state, timers=without(state.timers, rest_id(state, path)))
 
     def owes(self, before: State) -> tuple[Owed, ...]:
-        """The calls of tools that an answer has; of one that is none, and not the last one, what follows from that."""
+        """Return the tool calls of an answer, or what follows an unusable one that is not the last."""
         uses = sum(block.get("type") == "tool_use" for block in self.content) if self.source == "model" else 0
         container = before.containers[self.path or ""]
         heard = container.agent is not None and container.agent.pending
@@ -166,23 +168,23 @@ class AgentMessage(CallOutcome, tag="agent:message", phases=ALWAYS, audit="conte
 
     @property
     def note(self) -> str | None:
-        """How the call came to its end, where it gave no whole answer."""
+        """Return a note on how the call ended, or None for a whole answer."""
         return "interrupted" if self.interrupted else None
 
     @property
     def sure(self) -> bool:
-        """Whether what it cost is known: of an interrupted answer the last count never came."""
+        """True if the cost is known: an interrupted answer lacks its last count."""
         return not self.interrupted
 
     @property
     def audited(self) -> bool:
-        """Whether a person said it."""
+        """True if a person said it."""
         return self.source == "person"
 
 
 class AgentToolRequested(NodeEvent, tag="agent:toolRequested", phases=OUTCOMES, audit="input"):
-    """The model asks for a tool, as the `index`-th of its message. `tool` is the tool's place in the agent's list, None
-    where it has no such tool."""
+    """The model requests a tool, as the `index`-th call of its message. `tool` is the tool's place in the agent's list,
+    or None for an unknown tool."""
 
     tool_use_id: str
     name: str
@@ -195,7 +197,7 @@ class AgentToolRequested(NodeEvent, tag="agent:toolRequested", phases=OUTCOMES, 
         return Call(self.tool_use_id, self.name, self.input, self.tool)
 
     def fold(self, state: State) -> State:
-        """It is owed by the answer, whose block it repeats."""
+        """Record a call that the answer owes, and that repeats its block."""
         path = self.at
         if not state.owed:
             raise MalformedJournal(f"no answer asks for {path}")
@@ -224,7 +226,7 @@ class AgentToolRequested(NodeEvent, tag="agent:toolRequested", phases=OUTCOMES, 
 
 
 class AgentToolResult(AttemptOver, tag="agent:toolResult", phases=ALWAYS, audit="content"):
-    """What the model is told about a tool call: its outcome, or why there is none. A call that ran never runs again."""
+    """The result of a tool call for the model: its outcome, or why there is none. A call that ran never runs again."""
 
     tool_use_id: str
     content: list[dict[str, Json]]
@@ -233,7 +235,7 @@ class AgentToolResult(AttemptOver, tag="agent:toolResult", phases=ALWAYS, audit=
 
     @property
     def failed(self) -> bool:
-        """Whether it gave no result to go on with."""
+        """True if it gave no usable result."""
         return bool(self.is_error)
 
     @property
@@ -278,9 +280,9 @@ class AgentToolResult(AttemptOver, tag="agent:toolResult", phases=ALWAYS, audit=
 
 
 class AgentCompacted(CallOutcome, tag="agent:compacted", phases=OUTCOMES):
-    """The conversation came near the model's limit: from now on `content` stands for all of it (`replaced` messages).
-    It is the outcome of the model call `turn`. `block` is the summary where the API made and signed it: it stands before
-    `content`, as the model's, and is sent back as it came.
+    """The conversation came near the model's limit: from now on `content` replaces all of it (`replaced` messages). It
+    is the outcome of the model call `turn`. `block` is the summary if the API made and signed it: it precedes
+    `content`, as the model's, and is sent back unchanged.
     """
 
     turn: str
@@ -294,7 +296,7 @@ class AgentCompacted(CallOutcome, tag="agent:compacted", phases=OUTCOMES):
 
     @property
     def note(self) -> str | None:
-        """How the call came to its end, where it gave no whole answer."""
+        """Return a note on how the call ended."""
         return "compacted the conversation"
 
     def fold(self, state: State) -> State:
@@ -321,12 +323,12 @@ class AgentCompacted(CallOutcome, tag="agent:compacted", phases=OUTCOMES):
 
 
 class AgentOutcome(NodeEvent, tag="agent:outcome", phases=ALWAYS, audit="content"):
-    """What follows a model call that has no answer to go on with. `ask`: people are asked, about this `error`. All others go
-    on, by themselves or by the word of `actor`: the call is made `again`, with more `room` (`max_tokens` from now on) or by
-    another `model`; the conversation is to be summed up first (`compact`, with `brief` results that are long); what was cut
-    is gone on with (`go_on`), what paused sent back (`resend`); `said` are words to the model (`content`). `text` is what its
-    answer has so far. A call that a person has made again may have another `model`, other `max_tokens` and no thinking
-    (`plain`), now and later. `stop`: a person gave the agent up."""
+    """The handling of a model call without a usable answer. `ask`: people are asked, about this `error`. All others
+    continue, automatically or by decision of `actor`: the call is repeated (`again`), with more `room` (`max_tokens`
+    from now on) or by another `model`; the conversation is compacted first (`compact`, with `brief` shortened results);
+    a text that was cut is continued (`go_on`), a paused one sent back (`resend`); `said` adds text for the model
+    (`content`). `text` is the answer so far. A call repeated by a person may have another `model`, other `max_tokens`
+    and no thinking (`plain`), now and later. `stop`: a person gave up the agent."""
 
     how: Literal["ask", "again", "room", "model", "compact", "go_on", "resend", "said", "stop"]
     error: dict[str, Json] | None = None
@@ -381,7 +383,7 @@ class AgentOutcome(NodeEvent, tag="agent:outcome", phases=ALWAYS, audit="content
 
     @property
     def audited(self) -> bool:
-        """Whether a person said how it goes on."""
+        """True if a person decided how it goes on."""
         return self.actor is not None
 
     def columns(self, known: Mapping[str, Any]) -> dict[str, Any]:
@@ -389,15 +391,15 @@ class AgentOutcome(NodeEvent, tag="agent:outcome", phases=ALWAYS, audit="content
 
 
 class AgentBudget(NodeEvent, tag="agent:budget", phases=ANY_OPEN, audit="caps"):
-    """A person let an agent go on at a cap: these hold from now on. `scope` is what was at its cap: the agent (`node`),
-    the flow, or the day, whose cap this agent is free of from then on."""
+    """A person let an agent go on at a cap: these caps apply from now on. `scope` is the cap's: the agent (`node`), the
+    flow, or the day, whose cap no longer applies to this agent."""
 
     scope: Literal["node", "flow", "day"]
     caps: dict[str, Json]
     actor: dict[str, Json]
 
     def fold(self, state: State) -> State:
-        """A person let it go on at a cap: what the question said is what holds."""
+        """Apply the caps that the question proposed."""
         path = self.at
         run = run_at(state, path, "started")
         same(self.node_id, run.node_id, "agent")
@@ -419,7 +421,7 @@ class AgentBudget(NodeEvent, tag="agent:budget", phases=ANY_OPEN, audit="caps"):
 def _settle(state: State, path: str, run: NodeRun, event: CallOutcome) -> State:
     amount, tokens = set_aside(run)
     used = sum((event.usage or {}).values())
-    # The reservation of what nobody knows the cost of stays, as something that may have been paid.
+    # An unknown cost keeps its reservation, as it may have been charged.
     cut = not event.sure
     return spend(
         state,
@@ -498,7 +500,7 @@ def _answered(state: State, path: str, event: AgentMessage, turn: str) -> State:
 
 
 def _no_summary(run: NodeRun, event: AgentMessage) -> bool:
-    """Whether a summary was asked for and none came, which more room would not change."""
+    """True if a summary was requested and missing, which more room would not change."""
     asked = (run.input or {}).get("purpose") == "compact"
     return asked and not event.interrupted and event.stop_reason != "max_tokens"
 
@@ -514,8 +516,8 @@ def _says_no_more_than(event: AgentMessage, *names: str) -> None:
 
 
 def _follows_an_answer(state: State, agent: AgentRun, path: str, event: AgentMessage) -> None:
-    """A conversation begins with what the flow asks. An agent that was stopped in the middle of an answer is told to go
-    on, one whose answer cannot be used what is wrong with it."""
+    """Check that a message may come here: the flow's prompt begins the conversation, an interrupted agent is told to go
+    on, and one with an unusable answer is told the fault."""
     if state.owed and event.source == "prompt" and not agent.messages:
         return
     last = agent.messages[len(agent.messages) - 1] if agent.messages else {"role": "user"}
@@ -568,7 +570,7 @@ def _answered_in_place(state: State, path: str) -> bool:
 
 
 def _raised_by_another(state: State, prompt: Asked) -> bool:
-    """Whether the flow's cap was raised by the same amount for another agent that was at it."""
+    """True if the flow's cap was raised by the same amount for another agent that was at it."""
     return prompt.scope == "flow" and any(
         other is not prompt
         and other.kind == "budget"
@@ -597,16 +599,16 @@ _MAY = {
     "go_on": ("key",),
     "said": ("key",),
 }
-"""What an outcome says beside who said so, by `how`."""
+"""Allowed fields of an outcome beside its author, by `how`."""
 
 
 _CHANGES = ("model", "max_tokens", "plain")
-"""What a call differs in that a person has made again."""
+"""Changes to a call that a person repeated."""
 
 
 def _spoken_over(state: State, path: str, agent: AgentRun, event: AgentOutcome) -> bool:
-    """Whether an answer has just ended during which people spoke, and nothing followed: it owes nothing, since their words
-    may be all that follows."""
+    """True if an answer has just ended during which people spoke, and nothing followed: it owes nothing, since their
+    messages may be all that follows."""
     attempt = state.nodes[path].attempt
     scope = path if attempt == 1 else f"{path}#{attempt}"
     last = state.nodes.get(f"{scope}/turn[{len(state.frames[scope].nodes)}]")
@@ -620,11 +622,11 @@ _ABOUT = {
     "resend": ("pause_turn",),
     "compact": ("summary", "context_too_long", "model_context_window_exceeded"),
 }
-"""What a question is about that people answer in this way, where not every question can be."""
+"""Scopes of questions that can be answered in this way, if not all can."""
 
 
 def _as_told(prompt: Asked, retry_with: dict[str, Json], event: AgentOutcome) -> None:
-    """*Other model* takes the one that was chosen, *Try again* what the flow says, and words change nothing."""
+    """Check that *Other model* uses the chosen model, *Try again* the flow's settings, and words change nothing."""
     answer = prompt.answer or {}
     value = answer.get("value")
     same(event.how == "model", value == "model", "model")
@@ -640,7 +642,7 @@ def _more_for_summary(event: AgentOutcome) -> bool:
 
 
 def _gone_on(agent: AgentRun, event: AgentOutcome) -> AgentRun:
-    """The conversation as it goes on: what is said to the model stands in its next call."""
+    """Return the conversation as it continues: text for the model becomes part of its next call."""
     compacts = ("brief" if event.brief else "all") if event.how == "compact" else agent.compacts
     return replace(
         agent,

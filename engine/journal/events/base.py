@@ -1,4 +1,5 @@
-"""The base of all events: a wire name, the phases in which it may happen, what it changes, and what must follow it."""
+"""Base of all events: a wire name, the phases in which it may happen, its change to the state, and the events it
+requires."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, dataclass_transform
@@ -17,7 +18,7 @@ or a field, or gives one another meaning: an older release then leaves the sessi
 
 
 def within(*phases: Phase) -> dict[Phase, Phase]:
-    """The phases in which an event can happen that changes none."""
+    """Return the phases of an event that leaves the phase unchanged."""
     return {phase: phase for phase in phases}
 
 
@@ -28,23 +29,23 @@ def moves(to: Phase, *phases: Phase) -> dict[Phase, Phase]:
 
 WORK = within("running", "pausing", "finalizing")
 OUTCOMES = WORK | within("held", "unreachable")
-"""What runs comes to its outcome also while nothing starts."""
+"""Phases of outcomes: running work may end even while nothing starts."""
 ANY_OPEN = within("running", "waiting", "pausing", "held", "unreachable")
 ALWAYS = ANY_OPEN | within("finalizing")
 CLOCKS = within("running", "waiting")
-"""What a clock says to people; not while the session is held or cannot reach them."""
+"""Phases in which clocks notify people; not while the session is held or unreachable."""
 ENDS = moves("finalizing", "running", "pausing", "finalizing")
 
 COMPLETED = ("node:completed", "container:childCompleted", "agent:toolResult")
 FAILED = ("node:failing", "node:error", "agent:toolResult")
 ANY_OUTCOME = (*COMPLETED, *FAILED)
-"""The events that a node is owed whose question was answered, or whose time has come."""
+"""Events that a node is owed once its question was answered or its time has come."""
 
 
 class EventMeta(StructMeta):
-    """Class keywords of events: `tag` is the name on the wire, `phases` the session's phase after the event by the phase
-    before it. In any other phase the event cannot happen. `audit` is the field of which the audit trail has the digest, empty
-    where it has the fact alone; without it there is no record."""
+    """Class keywords of events: `tag` is the name on the wire, `phases` the session's phase after the event by the
+    phase before it. In any other phase the event cannot happen. `audit` is the field whose digest the audit trail
+    holds, empty to record only the fact; without it there is no record."""
 
     def __new__(
         meta,
@@ -74,14 +75,14 @@ class Event(
     omit_defaults=True,
     forbid_unknown_fields=True,
 ):
-    """What all events share. `seq` orders the session; `timestamp` is the only clock that the fold ever sees."""
+    """Base of all events. `seq` orders the session; `timestamp` is the only clock that the fold sees."""
 
     type: ClassVar[str]
     """The event's name on the wire."""
     phases: ClassVar[Mapping[Phase, Phase]]
     """The session's phase after the event, by the phase before it."""
     audit: ClassVar[str | None]
-    """The field of which the audit trail has the digest; empty where it has the fact alone, None where it has no record."""
+    """Field whose digest the audit trail holds; empty to record only the fact, None for no record."""
     seq: int
     timestamp: str
     path: str | None = None
@@ -92,7 +93,7 @@ class Event(
         return self.type
 
     def fold(self, state: State) -> State:
-        """The state after the event. Raises `MalformedJournal` with the reason where it cannot follow."""
+        """Return the state after the event. Raises `MalformedJournal` with the reason if it cannot follow."""
         raise NotImplementedError
 
     def owes(self, before: State) -> tuple[Owed, ...]:
@@ -106,14 +107,14 @@ class Event(
 
     @property
     def call(self) -> Call | None:
-        """The call of a tool that a model asks for with it."""
+        """Return the tool call that a model requests with it."""
         return None
 
-    # --- what the audit trail has of it (`engine.journal.audit`)
+    # --- for the audit trail (`engine.journal.audit`)
 
     @property
     def audited(self) -> bool:
-        """Whether somebody has to account for it."""
+        """True if it is audited."""
         return self.audit is not None
 
     @property
@@ -122,18 +123,18 @@ class Event(
         return getattr(self, self.audit) if self.audit else None
 
     def remembered(self) -> dict[str, Any]:
-        """What later records have of the session, or of the question that the event is about."""
+        """Return the facts that later records need about the session, or about the event's question."""
         return {}
 
     def columns(self, known: Mapping[str, Any]) -> dict[str, Any]:
-        """Columns that only such events have; `known` is what is remembered of its question."""
+        """Return additional columns; `known` holds the remembered facts of its question."""
         return {}
 
-    # --- where it happened, and how it is written
+    # --- place and encoding
 
     @property
     def at(self) -> str:
-        """The event's path. Raises `MalformedJournal` where it has none."""
+        """Return the event's path. Raises `MalformedJournal` if it has none."""
         if self.path is None:
             raise MalformedJournal("has no path")
         return self.path
@@ -152,8 +153,8 @@ class Event(
         return wire
 
     def to_bytes(self) -> bytes:
-        """The event as it is stored. Raises `NotJson` when a payload is not plain JSON."""
-        # Not by msgspec, which writes NaN as null and a set as a list without a word.
+        """Return the stored form of the event. Raises `NotJson` if a payload is not plain JSON."""
+        # Not by msgspec, which silently writes NaN as null and a set as a list.
         return encode(self.to_wire())
 
 

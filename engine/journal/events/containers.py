@@ -36,12 +36,12 @@ from engine.messages import messages
 
 
 class EdgeResolved(Event, tag="edge:resolved", phases=OUTCOMES):
-    """A node of a graph has its outcome, and whether each forward edge that leaves it was taken is known for good.
+    """A node of a graph has its outcome, and each of its forward edges is resolved for good.
 
     `path` is that node's, `taken` has the result by target, `ready` are the nodes that may start because of it, `jump`
-    is where a loop edge leads that was taken. Without a `path` a pass begins: `ready` are the nodes it begins with.
-    `limit` is where a loop edge would have led that was used up (`on_limit: continue`, or a person's word). `error` fails the
-    pass `scope`: a condition of an edge could not be evaluated, a loop edge was used up, or no final node ran.
+    is the target of a loop edge that was taken. Without a `path` a pass begins: `ready` are the nodes it begins with.
+    `limit` is the target of a used-up loop edge (`on_limit: continue`, or a person's decision). `error` fails the pass
+    `scope`: a condition of an edge could not be evaluated, a loop edge was used up, or no final node ran.
     """
 
     scope: str
@@ -122,7 +122,8 @@ class LoopIterate(Event, tag="loop:iterate", phases=WORK):
 
 
 class ChildStarted(Start, tag="container:childStarted", phases=WORK, audit="input"):
-    """A node inside a container began; what `node:started` is for the flow's own nodes. `node_id` is the container's."""
+    """A node inside a container began; the counterpart of `node:started` for the flow's own nodes. `node_id` is the
+    container's."""
 
     child_id: str
     child_index: int
@@ -153,7 +154,7 @@ class ChildStarted(Start, tag="container:childStarted", phases=WORK, audit="inpu
 
 
 class ChildCompleted(Completion, tag="container:childCompleted", phases=OUTCOMES, audit="output"):
-    """A node inside a container finished; what `node:completed` is for the flow's own nodes."""
+    """A node inside a container finished; the counterpart of `node:completed` for the flow's own nodes."""
 
     child_id: str
     output: Json = None
@@ -175,10 +176,10 @@ class ChildCompleted(Completion, tag="container:childCompleted", phases=OUTCOMES
 
 
 class ContainerStarted(NodeEvent, tag="container:started", phases=WORK):
-    """A container knows what it will go through. `items` are frozen here; `keys` are branches or the case taken;
+    """A container has fixed what it goes through. `items` are frozen here; `keys` are branches or the case taken;
     `inputs` are those of a called flow; `agent` has the `model` of an agent, its caps (`maxCost`, `maxTokensTotal`,
     `maxTurns`), its lists of nodes (`turnList`, `toolList`), whether its answer is JSON (`structured`), a later agent
-    gets its conversation (`keeps`), and it goes on with the one that it had when it failed (`goesOn`)."""
+    gets its conversation (`keeps`), and it continues the conversation that it had when it failed (`goesOn`)."""
 
     kind: Literal["foreach", "loop", "parallel", "switch", "flow", "agent"]
     total: int | None = None
@@ -193,7 +194,7 @@ class ContainerStarted(NodeEvent, tag="container:started", phases=WORK):
         same((self.node_id, self.kind), (run.node_id, run.type), "container")
         if not state.owed or path in state.containers:
             raise MalformedJournal(f"container {path} was started before")
-        # It says of what it goes through exactly what its kind has to say.
+        # It has exactly the fields of its kind.
         names = _SAYS[self.kind]
         for name in ("total", "items", "keys", "inputs", "agent"):
             if (getattr(self, name) is not None) != (name in names):
@@ -228,7 +229,7 @@ class ContainerStarted(NodeEvent, tag="container:started", phases=WORK):
 class IterationStarted(NodeEvent, tag="container:iterationStarted", phases=WORK):
     """One pass through a list of nodes began: an item, a round, a branch, a case, or the called flow.
 
-    `scope` is the address of the pass, under which its nodes have theirs; `list_id` names the list of nodes.
+    `scope` is the address of the pass, the prefix of its nodes' addresses; `list_id` names the list of nodes.
     """
 
     index: int
@@ -264,9 +265,9 @@ class IterationStarted(NodeEvent, tag="container:iterationStarted", phases=WORK)
 
 
 class IterationCompleted(NodeEvent, tag="container:iterationCompleted", phases=WORK):
-    """Every node of a pass has its outcome. Its outputs are those of its nodes, and are not said twice. Of a pass that
-    failed, `unreached` are the nodes that it did not come to: their outputs are null. `collected` is what `collect` of a
-    `foreach` gave for it."""
+    """Every node of a pass has its outcome. Its outputs are those of its nodes, and are not repeated. In a failed pass,
+    `unreached` are the nodes that it did not come to: their outputs are null. `collected` is the pass's result for
+    `collect` of a `foreach`."""
 
     index: int
     scope: str
@@ -282,7 +283,7 @@ class IterationCompleted(NodeEvent, tag="container:iterationCompleted", phases=W
         same((self.node_id, self.index), (container.node_id, frame.order), "place")
         if container.error is not None:
             raise MalformedJournal(f"{path} is being given up")
-        # A pass of a `foreach` that came to its end can fail with what it was to contribute.
+        # A pass of a `foreach` that reached its end can still fail in `collect`.
         collects = container.kind == "foreach" and frame.error is None
         if not collects:
             same((self.error, self.collected), (frame.error, None), "error")
@@ -294,7 +295,7 @@ class IterationCompleted(NodeEvent, tag="container:iterationCompleted", phases=W
                 f"{self.scope} is not over, or came to what it says that it did not come to"
             )
         nodes, outputs = state.nodes, {}
-        # In the order of the file: a map has none, and an output must look the same in every process.
+        # In the order of the file: a map has none, and an output must be the same in every process.
         for node_id, inner in sorted(frame.nodes.items(), key=lambda item: state.nodes[item[1]].position):
             outputs[node_id] = nodes[inner].output
             nodes = nodes.delete(inner)
@@ -304,7 +305,7 @@ class IterationCompleted(NodeEvent, tag="container:iterationCompleted", phases=W
             result["error"] = self.error
         if self.collected is not None:
             result["collected"] = self.collected
-        # A pass of a `foreach` that has come to its end fails only with what it was to contribute.
+        # A pass of a `foreach` that reached its end fails only in `collect`.
         failed = self.error if container.kind == "foreach" else None
         moved = replace(
             container,
@@ -322,8 +323,8 @@ class IterationCompleted(NodeEvent, tag="container:iterationCompleted", phases=W
 
 
 class ContainerCompleted(NodeEvent, tag="container:completed", phases=OUTCOMES):
-    """Nothing is left to go through. The container's output follows from its passes. `limit` is the number of rounds of a
-    loop that would have gone on (`on_limit: continue`, or a person's word)."""
+    """Nothing is left to go through. The container's output follows from its passes. `limit` is the number of rounds of
+    a loop that would have gone on (`on_limit: continue`, or a person's decision)."""
 
     limit: int | None = None
 
@@ -378,7 +379,7 @@ def _node_ended(state: State, frame: Frame, event: EdgeResolved) -> Graph:
         raise MalformedJournal(f"a loop leads back, and {event.limit} did not run")
     if any(state.prompts[key].path == event.path for key in state.open_prompts):
         raise MalformedJournal(f"people are asked about the loop edge that leaves {event.node_id}")
-    # Each node that may start now has an edge that leads there and is taken, and is not on its way yet.
+    # Each node that may start now has a taken edge leading to it, and has not started yet.
     taken = event.taken or {}
     for node_id in event.ready:
         led = taken.get(node_id) or graph.gates.get(node_id, (0, 0))[1]
@@ -399,7 +400,7 @@ def _graph_begins(frame: Frame, event: EdgeResolved) -> Graph:
 
 
 def _resets(state: State, frame: Frame, graph: Graph, event: LoopIterate) -> None:
-    """All that gets another visit has ended, the target with it."""
+    """Check that all nodes that get another visit have ended, including the target."""
     again = event.reset or []
     if event.edge_to not in again or len(set(again)) < len(again):
         raise MalformedJournal(f"{event.edge_to} gets another visit, and what comes after it, each once")
@@ -432,21 +433,21 @@ _SAYS: dict[str, tuple[str, ...]] = {
 
 
 def _passes(container: ContainerRun) -> float:
-    """How many passes a container has; a loop only its condition knows."""
+    """Return the number of passes of a container; infinite for a loop, which only its condition ends."""
     if container.kind == "loop":
         return float("inf")
     return len(container.keys) if container.keys is not None else container.total or 0
 
 
 def _at_once(state: State, path: str, container: ContainerRun) -> float:
-    """How many passes of a container may be under way."""
+    """Return the number of passes of a container that may be under way."""
     if container.kind == "parallel":
         return float("inf")
     return int((state.nodes[path].input or {}).get("concurrency") or 1) if container.kind == "foreach" else 1
 
 
 def container_output(container: ContainerRun, config: Json) -> dict[str, Json]:
-    """The output of a container, from what its passes gave. It shares their values and copies none."""
+    """Return the output of a container, from the results of its passes. It shares their values without copying."""
     results = [container.results[number] for number in sorted(container.results)]
     match container.kind:
         case "foreach":
@@ -476,7 +477,7 @@ def container_output(container: ContainerRun, config: Json) -> dict[str, Json]:
 
 
 def agent_output(agent: AgentRun) -> dict[str, Json]:
-    """The output of an agent: its last answer, and what all of it has used. `cost` is in dollars."""
+    """Return the output of an agent: its last answer, and its total usage. `cost` is in dollars."""
     return {
         "text": agent.text,
         "data": messages.data_in(agent.text)[0] if agent.structured else None,

@@ -15,9 +15,9 @@ from engine.language.timestamps import after
 
 
 class GrantGiven(PromptEvent, tag="grant:given", phases=ANY_OPEN, audit="fields"):
-    """Calls of this tool with such an input run unasked from now on: `prompt_id` is the approval with which that was said.
-    `definition` is a digest of the tool and of its rule: with another one the grant counts for nothing. `wide` is of one
-    beyond this run: the `scope`, and what else it is bound to (`engine.decide.agents.wide_grants`)."""
+    """Calls of this tool with a matching input run without asking from now on: `prompt_id` is the approval that said
+    so. `definition` is a digest of the tool and of its rule: with another one the grant does not apply. `wide` belongs
+    to a grant beyond this run: the `scope`, and its further conditions (`engine.decide.agents.wide_grants`)."""
 
     node_id: str
     tool: str
@@ -27,7 +27,7 @@ class GrantGiven(PromptEvent, tag="grant:given", phases=ANY_OPEN, audit="fields"
     wide: dict[str, Json] | None = None
 
     def fold(self, state: State) -> State:
-        """What the approval says that was just given."""
+        """Record the grant of the approval that was just given."""
         prompt = state.prompts.get(self.prompt_id)
         answer = (prompt.answer if prompt is not None else None) or {}
         if prompt is None or answer.get("value") != "approve" or self.prompt_id in state.grants:
@@ -59,14 +59,14 @@ class GrantGiven(PromptEvent, tag="grant:given", phases=ANY_OPEN, audit="fields"
 
 
 class GrantUsed(PromptEvent, tag="grant:used", phases=ANY_OPEN, audit=""):
-    """A call at `path` runs unasked. `digest` is of what it does, as an approval would have shown it. `grant` has all of a
-    grant that other runs use, too, with this use."""
+    """A call at `path` runs without asking. `digest` is that of its action, as an approval would have shown it. `grant`
+    holds the whole grant, with this use, if other runs use it too."""
 
     digest: str
     grant: dict[str, Json] | None = None
 
     def fold(self, state: State) -> State:
-        """A call that waits for nobody, before the time is over."""
+        """Record the use by a call that waits for nobody, before the grant expires."""
         grant, path = _used(state, self), self.at
         if self.timestamp >= grant.until:
             raise MalformedJournal(f"what {self.prompt_id} allowed is over since {grant.until}")
@@ -105,7 +105,7 @@ class GrantExpired(PromptEvent, tag="grant:expired", phases=ANY_OPEN, audit=""):
     """Its time was over when a call would have used it."""
 
     def fold(self, state: State) -> State:
-        """Its time is over."""
+        """Record that the grant's time has passed."""
         grant = _ending(state, self)
         if self.timestamp < grant.until:
             raise MalformedJournal(f"what {self.prompt_id} allows is not over")
@@ -136,7 +136,7 @@ def _with(state: State, grant: Grant) -> State:
 
 
 def _used(state: State, event: GrantUsed) -> Grant:
-    """The grant by which a call runs: one of this run, or one that is as the event says."""
+    """Return the grant by which a call runs: one of this run, or the one in the event."""
     known, told = state.grants.get(event.prompt_id), event.grant
     if known is not None or told is None or event.prompt_id in state.prompts:
         known = _standing(state, event.prompt_id)
@@ -150,7 +150,7 @@ def _used(state: State, event: GrantUsed) -> Grant:
 
 
 def _follows(grant: Grant, known: Grant) -> bool:
-    """Whether it is the same grant, used since."""
+    """True if it is the same grant, used since."""
     moving = ("rev", "used", "changes")
     now, before = ({**grant_told(one), **dict.fromkeys(moving)} for one in (grant, known))
     return now == before and (grant.wide or {})["rev"] > (known.wide or {})["rev"]
@@ -177,6 +177,6 @@ def grant_from(prompt_id: str, told: dict[str, Json]) -> Grant:
 
 
 def grant_told(grant: Grant) -> dict[str, Json]:
-    """What an event or a row tells of it."""
+    """Return the fields of a grant for an event or a row."""
     told = {name: getattr(grant, field) for name, field in _FIELDS.items()}
     return {**(grant.wide or {}), **told, "by": list(grant.by)}

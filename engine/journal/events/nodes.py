@@ -53,7 +53,7 @@ class Start(NodeEvent):
 
     @property
     def brought(self) -> Json:
-        """What is made as that of which an approval has the digest."""
+        """Return the content in the form of an approval's digest."""
         return {"type": self.node_type, "with": self.input}
 
 
@@ -61,11 +61,11 @@ class AttemptOver(NodeEvent):
     """An attempt of a node came to something, or was cut."""
 
     result: ClassVar[str] = ""
-    """What it came to, in a word; empty where other events tell what comes of it."""
+    """Result in a word; empty if other events tell it."""
 
     @property
     def failed(self) -> bool:
-        """Whether it gave no result to go on with."""
+        """True if it gave no usable result."""
         return False
 
 
@@ -93,7 +93,7 @@ class Setback(AttemptOver):
 
     @property
     def failed(self) -> bool:
-        """Whether it gave no result to go on with."""
+        """True if it gave no usable result."""
         return True
 
 
@@ -107,7 +107,7 @@ class Failure(Setback):
 
     @property
     def spreads(self) -> bool:
-        """True if what is around the node fails with it."""
+        """True if the node's container or flow fails with it."""
         return False
 
 
@@ -137,7 +137,7 @@ class NodeStarted(Start, tag="node:started", phases=WORK, audit="input"):
 
 
 class NodeCompleted(Completion, tag="node:completed", phases=OUTCOMES, audit="output"):
-    """A node finished; `output` is what `nodes.<id>` is from now on. It never runs again."""
+    """A node finished; `output` is `nodes.<id>` from now on. It never runs again."""
 
     output: Json = None
 
@@ -152,9 +152,9 @@ class NodeCompleted(Completion, tag="node:completed", phases=OUTCOMES, audit="ou
 
 
 class NodeFailing(Failure, tag="node:failing", phases=OUTCOMES):
-    """No try is left, and before the failure counts its `on_failure` runs (`list_id`, in the pass `scope`), or people
-    are asked what to do (`on_error: ask`). `node:error`, `node:skipped` or another start follows. `keeps`: the
-    conversation of an agent stays, and another start goes on with it. `unpaid` as in `node:retried`."""
+    """No retry is left, and before the failure counts its `on_failure` runs (`list_id`, in the pass `scope`), or people
+    are asked (`on_error: ask`). `node:error`, `node:skipped` or another start follows. `keeps`: the conversation of an
+    agent stays, and another start continues it. `unpaid` as in `node:retried`."""
 
     error: dict[str, Json]
     attempt: int
@@ -198,7 +198,7 @@ class NodeFailed(Failure, tag="node:error", phases=OUTCOMES, audit="error"):
 
     @property
     def spreads(self) -> bool:
-        """True if what is around the node fails with it."""
+        """True if the node's container or flow fails with it."""
         return not self.contained
 
     def fold(self, state: State) -> State:
@@ -231,8 +231,8 @@ class NodeFailed(Failure, tag="node:error", phases=OUTCOMES, audit="error"):
 
 
 class NodeRetried(Failure, tag="node:retried", phases=OUTCOMES, audit="error"):
-    """An attempt failed and another one follows when the timer fires: same path, same key, same input. `unpaid`: a model
-    call that was not sent, or refused before any answer, so that nothing that was set aside for it is counted."""
+    """An attempt failed and another one follows when the timer fires: same path, same key, same input. `unpaid`: a
+    model call that was not sent, or refused before any answer, so that its reservation is dropped."""
 
     result = "retried"
     error: dict[str, Json]
@@ -257,7 +257,7 @@ class NodeRetried(Failure, tag="node:retried", phases=OUTCOMES, audit="error"):
 class NodeSkipped(NodeEvent, tag="node:skipped", phases=OUTCOMES, audit=""):
     """A node's own `if` was false, no edge that leads to it was taken, or a person skipped it after it failed.
 
-    `node_index` is its place in the list, where the list is a graph.
+    `node_index` is its place in the list, if the list is a graph.
     """
 
     node_type: str
@@ -298,10 +298,10 @@ class NodeSkipped(NodeEvent, tag="node:skipped", phases=OUTCOMES, audit=""):
 
 
 class NodeInterrupted(Setback, tag="node:interrupted", phases=OUTCOMES, audit=""):
-    """A node was started and its outcome is unknown: a crash, a cut at shutdown, or a timeout of what has effects.
+    """A node was started and its outcome is unknown: a crash, a cut at shutdown, or a timeout of a node with effects.
 
-    `left` is another thing: it left at a checkpoint of its own, with `saved`, and simply runs again. `asks`: its server
-    asks people for what is in `saved` (`engine.nodes.runtime.mcp_asks`), and it goes on with their answers.
+    `left` is different: it left at its own checkpoint, with `saved`, and simply runs again. `asks`: its server asks
+    people the questions in `saved` (`engine.nodes.runtime.mcp_asks`), and it continues with their answers.
     """
 
     result = "interrupted"
@@ -358,13 +358,13 @@ def begin(state: State, event: Start, frame: Frame) -> State:
         launched=state.launched.set(path, None) if mode_of(run.type) == "run" else state.launched,
         frames=state.frames.set(scope_of(path), frame),
         pending=_undelivered(state),
-        # What a pause or a crash starts again has been counted: neither takes a session nearer to its limit.
+        # A restart after a pause or a crash is already counted: neither brings a session nearer to its limit.
         node_runs=state.node_runs + (before is None),
     )
 
 
 def _may_begin(state: State, path: str, now: str) -> None:
-    """Whether anything begins there. Earlier releases began what was due before in a step that ended the flow."""
+    """Check that the phase lets a node begin. Earlier releases began due work in a step that ended the flow."""
     if state.phase == "running" or (state.phase == "finalizing" and now == state.updated_at):
         return
     if state.phase != "finalizing" or state.finally_skipped or not in_finally(path):
@@ -378,7 +378,7 @@ def _begins(state: State, event: Start, frame: Frame) -> None:
     if frame.error is not None:
         raise MalformedJournal(f"{scope or 'the flow'} has failed, so that nothing begins there")
     owner = None if frame.owner is None else state.containers[frame.owner]
-    # Earlier releases began what was due before in the step in which a node beside it failed.
+    # Earlier releases began due work in the step in which a node beside it failed.
     if owner is not None and owner.error is not None and event.timestamp != state.updated_at:
         raise MalformedJournal(f"{frame.owner} has failed, so that nothing begins there")
     if owner is not None and owner.agent is not None:
@@ -435,8 +435,8 @@ def _index_as_before(state: State, frame: Frame, node_id: str, index: int) -> No
 
 
 def _undelivered(state: State) -> tuple[tuple[str, str], ...]:
-    """Which messages are still pending once a node began, whose expressions have them all: those that an agent heard
-    wait for its next model call."""
+    """Return the messages that are still pending once a node began, as its expressions have seen them all: those to an
+    agent wait for its next model call."""
     if not state.pending:
         return ()
     heard = {key for run in state.containers.values() if run.agent is not None for key in run.agent.heard}
@@ -444,7 +444,7 @@ def _undelivered(state: State) -> tuple[tuple[str, str], ...]:
 
 
 def complete(state: State, path: str, run: NodeRun, event: Completion) -> State:
-    """The node has come to its end, where it can have by what its type waits for."""
+    """Complete the node, if the mode of its type allows that."""
     mode = mode_of(run.type)
     if mode == "container":
         raise MalformedJournal(f"{path} is a container, which completes as one")
@@ -478,7 +478,7 @@ _OF_AN_ANSWER = ("refusal", "max_tokens", "output", "model_context_window_exceed
 
 
 def _breaks(state: State, path: str, run: NodeRun, event: Failure) -> None:
-    """An attempt failed; a container with what failed in it."""
+    """Check the failure of an attempt; a container fails with the error of its pass."""
     if event.node_id != run.node_id or event.attempt != run.attempt:
         same((event.node_id, event.attempt), (run.node_id, run.attempt), "place")
     closed_prompt(state, run)
@@ -486,7 +486,7 @@ def _breaks(state: State, path: str, run: NodeRun, event: Failure) -> None:
     if container is None:
         return
     if container.error is not None:
-        # Earlier releases let an agent that ran out of time fail with what was wrong with its last answer.
+        # Earlier releases failed an agent that ran out of time with the fault of its last answer.
         if container.agent is None or event.error.get("type") not in _OF_AN_ANSWER:
             same(event.error, container.error, "error")
     elif event.error.get("type") == "timeout":
@@ -494,7 +494,7 @@ def _breaks(state: State, path: str, run: NodeRun, event: Failure) -> None:
 
 
 def _skipped_by_hand(state: State, path: str, run: NodeRun, event: NodeSkipped) -> None:
-    """A person skipped what failed."""
+    """Check that a person skipped a failed node."""
     same((event.node_id, event.node_type), (run.node_id, run.type), "node")
     if run.status != "failing":
         raise MalformedJournal(f"{path} was started and is {run.status}, so it cannot be skipped")
@@ -511,4 +511,4 @@ _FIRST = {
     "timer": ("timer:set", *FAILED),
     "container": ("container:started", *FAILED),
 }
-"""What follows the start of a node at once, by the mode of its type; a process runs the others."""
+"""Events that must follow the start of a node at once, by the mode of its type; a process runs the others."""

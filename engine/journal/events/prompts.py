@@ -48,13 +48,14 @@ class Closing(PromptEvent):
 class PromptRequested(
     PromptEvent, tag="prompt:requested", phases=within("running", "pausing"), audit="prompt"
 ):
-    """A question for people. `prompt` has kind, message, options, who may answer, and its clocks (see `engine.forms.question`)."""
+    """A question for people. `prompt` has kind, message, options, the people who may answer, and its clocks (see
+    `engine.forms.question`)."""
 
     prompt: dict[str, Json]
 
     @property
     def question(self) -> Question:
-        """What is asked. Raises `MalformedJournal`."""
+        """Return the question. Raises `MalformedJournal`."""
         return Question.from_wire(self.prompt)
 
     def fold(self, state: State) -> State:
@@ -77,8 +78,8 @@ class PromptRequested(
             requested_at=self.timestamp,
         )
         run, nodes = state.nodes.get(path), state.nodes
-        # What is asked about the edges behind a node is no question of the node, which has its outcome; nor is one that nothing
-        # waits for.
+        # A question about the edges after a node does not belong to the node, which has its outcome; nor does one that
+        # nothing waits for.
         if run is not None and run.status in UNFINISHED and question.rules.waits:
             nodes = nodes.set(path, replace(run, prompt_id=self.prompt_id))
         return replace(
@@ -116,8 +117,8 @@ class PromptShown(PromptEvent, tag="prompt:shown", phases=ANY_OPEN):
 
 
 class PromptVoted(PromptEvent, tag="prompt:voted", phases=ANY_OPEN, audit=""):
-    """A person voted and that decides nothing yet. It takes the place of that person's vote before. `reason` is why; for
-    `answer` it is the result in the tool's place, and those who gave the same one agree."""
+    """A person voted, which decides nothing yet. It replaces that person's earlier vote. `reason` is the reason; for
+    `answer` it is the result in the tool's place, and votes with the same one agree."""
 
     actor: dict[str, Json]
     vote: Literal["approve", "reject", "answer"]
@@ -141,9 +142,9 @@ class PromptVoted(PromptEvent, tag="prompt:voted", phases=ANY_OPEN, audit=""):
 
 
 class PromptEdited(PromptEvent, tag="prompt:edited", phases=ANY_OPEN, audit="values"):
-    """A person changed what is to be approved. Votes before it are void, and buttons of the copy before (`nonce`) too.
+    """A person changed the proposal. Earlier votes are void, and so are buttons of the earlier copy (`nonce`).
 
-    `values` are all values of the form from now on, `before` those that were changed as they had been, `covers` what
+    `values` are all values of the form from now on, `before` the previous ones of the changed fields, `covers` what
     would run now.
     """
 
@@ -241,7 +242,7 @@ class PromptAnswered(Closing, tag="prompt:answered", phases=ANY_OPEN, audit="ans
 
 
 class PromptExpired(Closing, tag="prompt:expired", phases=ANY_OPEN, audit=""):
-    """The deadline passed unanswered; `outcome` is what `on_timeout` made of it."""
+    """The deadline passed unanswered; `outcome` is the result of `on_timeout`."""
 
     outcome: str
 
@@ -258,7 +259,7 @@ class PromptExpired(Closing, tag="prompt:expired", phases=ANY_OPEN, audit=""):
 
 
 class PromptReminded(PromptEvent, tag="prompt:reminded", phases=CLOCKS):
-    """Those who are asked are told once more; `count` is how often they have been by now."""
+    """The people asked were reminded; `count` is the number of reminders so far."""
 
     count: int
 
@@ -271,7 +272,7 @@ class PromptReminded(PromptEvent, tag="prompt:reminded", phases=CLOCKS):
 
 
 class PromptEscalated(PromptEvent, tag="prompt:escalated", phases=CLOCKS, audit=""):
-    """Nobody answered for so long that others are told: step `step` (from 0) of the prompt's `escalate`. With
+    """Nobody answered in time, so others are notified: step `step` (from 0) of the prompt's `escalate`. With
     `may_answer` the people and groups in `to` may answer from now on."""
 
     step: int
@@ -301,8 +302,8 @@ class PromptEscalated(PromptEvent, tag="prompt:escalated", phases=CLOCKS, audit=
 
 
 class PromptReposted(PromptEvent, tag="prompt:reposted", phases=ANY_OPEN):
-    """The message that showed the prompt is gone, so it is shown once more: buttons of the copy before do not match
-    any more. Its clocks go on."""
+    """The message that showed the prompt is gone, so it is shown again: buttons of the earlier copy no longer match.
+    Its clocks go on."""
 
     nonce: str
 
@@ -322,7 +323,7 @@ class PromptCancelled(
     reason: str
 
     def fold(self, state: State) -> State:
-        """At the end, where a container around it is given up, or where nobody has to be asked any more."""
+        """Cancel a question at the end, in a failed container, or when it needs no answer any more."""
         prompt = _open(state, self)
         over = is_outage(prompt) or not prompt.rules.waits or _given_up(state, prompt.path)
         if not (state.phase == "finalizing" or has_failed(state, prompt.path) or over):
@@ -352,7 +353,7 @@ def change_prompt(state: State, prompt: Asked, key: str) -> State:
 
 
 def renewed(prompt: Asked, nonce: str, **changes: Any) -> Asked:
-    """A question that is shown again: buttons of the copy before do not match any more."""
+    """Return a question that is shown again: buttons of the earlier copy no longer match."""
     return replace(prompt, nonce=nonce, generation=prompt.generation + 1, **changes)
 
 
@@ -380,7 +381,7 @@ def _takes_more(prompt: Asked) -> bool:
 
 
 def _decided_by_votes(prompt: Asked, event: PromptAnswered, value: Json) -> None:
-    """Where several decide, the vote that decides stands before the answer, and all votes stand in it."""
+    """Check that the deciding vote precedes the answer if several people decide, and that the answer holds all votes."""
     last = prompt.votes[-1] if prompt.votes else {}
     same(
         (last.get("actor"), last.get("vote"), last.get("at")),
@@ -404,7 +405,8 @@ def _given_up(state: State, path: str) -> bool:
 
 
 class _Rules:
-    """When a question of a kind can be asked, and what an answer means; by default of a node's own question."""
+    """Rules for questions of a kind: when one can be asked, and the effect of an answer; by default for a node's own
+    question."""
 
     def asks(self, state: State, path: str, question: Question) -> None:
         """Raise `MalformedJournal` unless it can be asked now."""
@@ -413,11 +415,11 @@ class _Rules:
             raise MalformedJournal(f"{path} asks when it begins, and once")
 
     def answered(self, state: State, prompt: Asked, answer: Mapping[str, Json]) -> State:
-        """The state once it is closed, by an answer, or by the value `cancel` where nobody answered in time."""
+        """Return the state once it is closed, by an answer, or by the value `cancel` on a timeout."""
         return state
 
     def owes(self, state: State, prompt: Asked, value: object) -> tuple[Owed, ...]:
-        """What must follow an answer with this value, or with None that nobody answered in time."""
+        """Return the events that must follow an answer with this value, or a timeout (None)."""
         return (Owed(ANY_OUTCOME, prompt.path),)
 
 
@@ -483,14 +485,14 @@ class _Failed(_Interrupted):
 
 
 class _OfServer(_Rules):
-    """What an MCP server asks in the middle of a call."""
+    """A question of an MCP server in the middle of a call."""
 
     def asks(self, state: State, path: str, question: Question) -> None:
         if _asking(state, path, "interrupted").reason != ASKS:
             raise MalformedJournal(f"the server of {path} asks for nothing")
 
     def answered(self, state: State, prompt: Asked, answer: Mapping[str, Json]) -> State:
-        """What people said is kept for the call, which goes on once nothing more is asked."""
+        """Keep the answer for the call, which goes on once no question is left."""
         run = run_at(state, prompt.path, "interrupted")
         told = {"action": answer["value"], **({"values": answer["values"]} if answer.get("values") else {})}
         key = unanswered(run.saved)["key"]
@@ -513,7 +515,7 @@ class _AtCap(_Rules):
     def owes(self, state: State, prompt: Asked, value: object) -> tuple[Owed, ...]:
         if value != "raise":
             return (Owed(FAILED, prompt.path),)
-        # Who lets an agent past the cap of a day lets that session past it, not its forks.
+        # Permission to pass the daily cap is for that session, not its forks.
         left_out = prompt.scope == "day" and state.parent_session_id is not None
         return () if left_out else (Owed(("agent:budget",), prompt.path),)
 
@@ -562,12 +564,13 @@ class _Listed(_Rules):
 
 
 def _owed(state: State, prompt: Asked, value: object) -> tuple[Owed, ...]:
-    """What must follow. A container that ran out of time while the session was held ends by that, whatever people say."""
+    """Return the events that must follow. A container that ran out of time while the session was held ends by that,
+    whatever the answer."""
     return () if has_failed(state, prompt.path) else _rules(prompt).owes(state, prompt, value)
 
 
 def _asking(state: State, path: str, *statuses: str) -> NodeRun:
-    """A node that has no open question, in one of these states."""
+    """Return a node without an open question, in one of these states."""
     run = run_at(state, path, *UNFINISHED)
     if run.prompt_id in state.open_prompts:
         raise MalformedJournal(f"{path} has an open question already")

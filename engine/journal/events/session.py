@@ -19,7 +19,7 @@ class Boundary(Event):
 
     @property
     def status(self) -> str | None:
-        """What the session came to; None where it is not over yet."""
+        """Return the session's final status; None if it is not over yet."""
         return None
 
 
@@ -28,8 +28,8 @@ class Closure(Boundary):
 
 
 class SessionStarted(Boundary, tag="session:start", phases=moves("running", "idle"), audit="given"):
-    """A session came to be: which flow, by whom, in which thread, with which inputs given so far. `flow_revision` is the
-    version of the folder of flows: a commit, or what its `REVISION` says."""
+    """A session was created: its flow, its requester, its thread, and the inputs given so far. `flow_revision` is the
+    version of the folder of flows: a commit, or the content of its `REVISION`."""
 
     session_id: str
     flow_name: str
@@ -68,7 +68,7 @@ class SessionStarted(Boundary, tag="session:start", phases=moves("running", "idl
 
 
 class FlowStarted(Event, tag="flow:started", phases=within("running")):
-    """All inputs are known; the first node may start. `input` is what `inputs` is in expressions."""
+    """All inputs are known; the first node may start. `input` becomes `inputs` in expressions."""
 
     flow_name: str
     input: dict[str, Json]
@@ -89,7 +89,7 @@ class FlowStarted(Event, tag="flow:started", phases=within("running")):
 
 
 class FlowPaused(Event, tag="flow:paused", phases=moves("waiting", "running"), audit=""):
-    """Nothing can run until a person or a timer acts, or, with `held`, until a person resumes what a person paused."""
+    """Nothing can run until a person or a timer acts, or, with `held`, until a person resumes the session."""
 
     node_id: str | None = None
     reason: str
@@ -102,11 +102,11 @@ class FlowPaused(Event, tag="flow:paused", phases=moves("waiting", "running"), a
         return "flow:paused(held)" if self.held else self.type
 
     def fold(self, state: State) -> State:
-        """Nothing runs, and something is waited for."""
+        """Pause the session: nothing runs, and it waits for something."""
         _stands(state, self)
         if (self.held, self.actor is None) not in ((None, True), (True, False)):
             raise MalformedJournal("a person holds a session; it waits by itself")
-        # Releases before `flow:pausing` held a session at once, and wrote then how what ran had left.
+        # Releases before `flow:pausing` held a session at once, and recorded afterwards how the running work had left.
         if not self.held:
             _nothing_runs(state.launched)
             if not (state.open_prompts or state.timers or pending(state)):
@@ -115,7 +115,7 @@ class FlowPaused(Event, tag="flow:paused", phases=moves("waiting", "running"), a
 
     @property
     def audited(self) -> bool:
-        """Whether a person paused it."""
+        """True if a person paused it."""
         return bool(self.held)
 
 
@@ -124,7 +124,7 @@ HELD = moves("held", "running", "waiting", "pausing", "unreachable")
 
 
 class FlowPausing(Event, tag="flow:pausing", phases=moves("pausing", "running"), audit=""):
-    """A person pauses the session, and what runs was told to leave and has not yet. Nothing starts any more;
+    """A person pauses the session, and running work was told to leave and has not left yet. Nothing starts any more;
     `flow:paused` follows once all of it has left, unless the flow ends with it."""
 
     node_id: str | None = None
@@ -137,7 +137,7 @@ class FlowPausing(Event, tag="flow:pausing", phases=moves("pausing", "running"),
 
 
 class FlowResumed(Event, tag="flow:resumed", phases=moves("running", "waiting", "held")):
-    """The session goes on: `message` is the reply that did it, `injected_messages` how many came with it."""
+    """The session goes on: `message` is the reply that caused it, `injected_messages` the number of messages with it."""
 
     node_id: str | None = None
     message: str | None = None
@@ -152,8 +152,8 @@ class FlowResumed(Event, tag="flow:resumed", phases=moves("running", "waiting", 
 
 
 class FlowFinalizing(Event, tag="flow:finalizing", phases=ENDS | moves("finalizing", "unreachable")):
-    """The flow is over as `outcome` says, and what its file has under `finally` runs now. `path` and `error` say what
-    failed it. Without `finally` there is no such event."""
+    """The flow is over with `outcome`, and its `finally` runs now. `path` and `error` name the failure. Without
+    `finally` there is no such event."""
 
     outcome: Literal["complete", "failed", "aborted"]
     list_id: str
@@ -187,7 +187,7 @@ class FlowFinalizing(Event, tag="flow:finalizing", phases=ENDS | moves("finalizi
 
 
 class FlowCompleted(Event, tag="flow:completed", phases=ENDS):
-    """Every node has had its outcome and none failed the flow."""
+    """Every node has its outcome and none failed the flow."""
 
     def fold(self, state: State) -> State:
         self.no_path()
@@ -227,8 +227,8 @@ class FlowFailed(Event, tag="flow:failed", phases=ENDS | moves("finalizing", "un
 
 
 class FlowMigrated(Event, tag="flow:migrated", phases=within("running", "waiting", "held"), audit=""):
-    """A person let the session go on with another text of its flow. `input` is what `inputs` is from now on;
-    `frames` and `nodes` are the places of what is under way in the new text's lists."""
+    """A person moved the session to another text of its flow. `input` becomes `inputs`; `frames` and `nodes` are the
+    places of the work under way in the new text's lists."""
 
     flow_digest: str
     actor: dict[str, Json]
@@ -258,7 +258,7 @@ class FlowMigrated(Event, tag="flow:migrated", phases=within("running", "waiting
 
 class LockRequested(Event, tag="lock:requested", phases=within("running")):
     """The session took its place in the queue for a lock, whose name comes from its inputs. Nothing starts before it
-    has it; with `refuse` it fails where another session is ahead."""
+    has it; with `refuse` it fails if another session is ahead."""
 
     name: str
     on_conflict: Literal["queue", "refuse"]
@@ -272,7 +272,7 @@ class LockRequested(Event, tag="lock:requested", phases=within("running")):
 
 
 class LockAcquired(Event, tag="lock:acquired", phases=within("running", "pausing", "held", "unreachable")):
-    """Nobody was ahead any more: the session holds the lock until it ends."""
+    """The session is first in the queue and holds the lock until it ends."""
 
     name: str
 
@@ -309,8 +309,8 @@ class SessionAborted(
     phases=ENDS | moves("finalizing", "waiting", "held", "unreachable"),
     audit="",
 ):
-    """A person ended the session; open prompts are cancelled, nothing further starts but `finally`. While that runs,
-    it says that the rest of it is skipped."""
+    """A person ended the session; open prompts are cancelled, and nothing but `finally` starts. During `finally` it
+    skips the rest."""
 
     reason: str | None = None
     actor: dict[str, Json] | None = None
@@ -325,12 +325,12 @@ class SessionAborted(
         return replace(state, outcome="aborted", timers=Map(), pending=(), error=None)
 
     def owes(self, before: State) -> tuple[Owed, ...]:
-        """What runs leaves first; then the end follows at once."""
+        """Require the end at once, unless running work has to leave first."""
         return () if before.launched else (Owed(_END),)
 
 
 class SessionUnreachable(Event, tag="session:unreachable", phases=moves("unreachable", "running", "waiting")):
-    """The session's thread cannot be posted in: nothing starts until it can. `reason` is what Slack said."""
+    """The session's thread takes no posts: nothing starts until it does. `reason` is Slack's error."""
 
     reason: str
 
@@ -391,7 +391,7 @@ def _stands(state: State, event: FlowPaused | FlowPausing | FlowResumed) -> None
     # Releases before wrote the path as the node's id too.
     if event.node_id not in (path, path if run is None else run.node_id):
         same(event.node_id, path, "node")
-    # A tool call that people are asked about is no node yet, but the model call is.
+    # A tool call under decision is not a node yet, but the model call is.
     if path is not None and not (
         path in state.nodes or scope_of(path) in state.nodes or path.startswith("inputs/")
     ):
@@ -416,7 +416,7 @@ def _has_failed(state: State, path: str | None, error: dict[str, Json]) -> None:
 
 
 AROUND_NODES = ("limit", "unreachable")
-"""What fails a flow although no node of it has failed."""
+"""Error types that fail a flow although none of its nodes has failed."""
 
 
 def _failed_at(state: State, scope: str, path: str | None, error: dict[str, Json]) -> None:
@@ -427,7 +427,7 @@ def _failed_at(state: State, scope: str, path: str | None, error: dict[str, Json
 
 
 def _finally_over(state: State) -> None:
-    """What runs at the end is over; a person can have skipped the rest of it."""
+    """Check that `finally` is over; a person may have skipped the rest."""
     frame = frame_at(state, FINALLY)
     _nothing_runs(state.launched)
     if frame.error is None and not state.finally_skipped:

@@ -51,7 +51,7 @@ class TimerFired(Event, tag="timer:fired", phases=ALWAYS):
             raise MalformedJournal(f"timer {self.timer_id} is not set")
         if self.path != timer.path:
             same(self.path, timer.path, "path")
-        # Whoever speaks to an agent does not wait for its next try.
+        # A message to an agent makes its next try due at once.
         spoken_to = timer.purpose == "retry" and state.nodes[timer.path or ""].type == TURN
         if self.timestamp < timer.due_at and not spoken_to:
             raise MalformedJournal(f"timer {self.timer_id} is not due before {timer.due_at}")
@@ -121,7 +121,7 @@ def _times_a_question(state: State, event: TimerSet) -> None:
     if not prompt.open:
         raise MalformedJournal(f"prompt {prompt.prompt_id} is not open")
     else:
-        # The step of an escalation stands in the id alone, and what is owed names the id.
+        # Only the id has the step of an escalation, and an owed event names the id.
         word = event.timer_id.rpartition("escalate")[2]
         name = f"escalate{word}" if event.purpose == "escalate" else event.purpose
         same(event.timer_id, clock_id(state, prompt, name), "timer")
@@ -137,4 +137,4 @@ _SETS: dict[str, Callable[[State, TimerSet], None]] = {
     "unreachable": _times_the_thread,
     "followUp": _rests,
 }
-"""What sets a timer by its purpose, where that is no question."""
+"""Checks for setting a timer, by its purpose; those of questions are separate."""
