@@ -1,7 +1,8 @@
 """The index by which sessions are found: in memory, read once in pages, newest first, and then kept up to date by what changed.
 
 A page of 50 reads 50 heads, however many there are. What a session began with never changes, so its first event is read
-once. Everything here runs on the thread of the store.
+once. Its errors and outputs are read once it rests: of one that failed at once, for its list tells why, of others once all
+are listed. Everything here runs on the thread of the store.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from typing import NamedTuple
 from bot.terminal.console import clean, one_line
 from bot.terminal.lists import head_json, waits_for
 from bot.terminal.narration import error_text
-from engine.journal.events import FlowFailed, SessionStarted, decode_event
-from engine.journal.phases import standing
+from engine.journal.events import Completion, Failure, FlowFailed, SessionStarted, decode_event
+from engine.journal.phases import ENDED, standing
 from engine.journal.queries import is_rejection, verdict
 from engine.journal.records import Head
 from engine.language import timestamps
@@ -31,6 +32,11 @@ _AT_ONCE = 100
 _OVERLAP = timedelta(seconds=10)
 """The time by which a look for changes overlaps with the last one: other processes commit a little late, and their clocks differ."""
 _MOST_WORDS = 500
+_MOST_TOLD, _MOST_PART = 4_000, 1_000
+"""Characters of a session's errors and outputs that are searched, the last ones, and of each of them its end."""
+_TELLING = (b'"output"', b'"error"')
+"""Parts of events that are searched; others need not be decoded."""
+_RESTS = ("paused", *ENDED)
 SET_ASIDE = "set aside"
 _MENTION = re.compile(r"@([UW][A-Z0-9]{2,})\b")
 
@@ -44,6 +50,8 @@ class Known(NamedTuple):
     words: str
     error: dict[str, Json] | None = None
     """Why it failed."""
+    told: str | None = None
+    """What its steps gave and why they failed, in small letters; None until that was read."""
 
     @property
     def status(self) -> str:
@@ -59,7 +67,7 @@ class Known(NamedTuple):
 
     def finds(self, word: str) -> bool:
         """True if a word, in small letters, is among what it is found by."""
-        return word in self.words or word in str((self.error or {}).get("message") or "").lower()
+        return word in self.words or word in (self.told or "")
 
 
 class Wanted(NamedTuple):
@@ -71,6 +79,9 @@ class Wanted(NamedTuple):
     flow: str = ""
     person: str = ""
     channel: str = ""
+    since: str = ""
+    until: str = ""
+    """The times between which it was started."""
     before: str = ""
     limit: int = 50
 
@@ -86,14 +97,28 @@ class Index:
         self.names: dict[str, str] = {}
         """The names of people by id, as far as sessions tell."""
         self._read_to: str | None = None
-        self.complete = False
+        self._untold: list[str] = []
+        """Sessions at rest of which nobody has read what they gave."""
+        self._listed = False
+
+    @property
+    def complete(self) -> bool:
+        """True if all sessions are listed, and found by all that finds them."""
+        return self._listed and not self._untold
 
     def read_on(self) -> None:
-        """Read the next older sessions; `complete` once there are none."""
+        """Read the next older sessions, then what they gave, the newest first."""
+        if self._listed:
+            for session_id in self._untold[:_AT_ONCE]:
+                known = self._known.get(session_id)
+                if known is not None and known.told is None:
+                    self._known[session_id] = self._with_told(known)
+            self._untold = self._untold[_AT_ONCE:]
+            return
         heads = self._store.sessions.heads(limit=_AT_ONCE, before=self._read_to)
         for head in heads:
             self._note(head)
-        self.complete = len(heads) < _AT_ONCE
+        self._listed = len(heads) < _AT_ONCE
         self._read_to = heads[-1].session_id if heads else self._read_to
 
     def refresh(self) -> list[str]:
@@ -113,18 +138,32 @@ class Index:
             self._newest = max(self._newest, head.updated_at)
         if before is None:
             self._order = None
-            self._known[head.session_id] = self._read(head)
+            known = self._read(head)
+        elif before.head.seq == head.seq and before.head.quarantined == head.quarantined:
+            known = before._replace(head=head)
         else:
-            self._known[head.session_id] = before._replace(head=head, error=before.error or self._error(head))
+            known = before._replace(head=head, told=None)
+        self._known[head.session_id] = known
+        if head.status == "failed" and known.told is None:
+            self._known[head.session_id] = self._with_told(known)
+        elif head.status in _RESTS and known.told is None:
+            self._untold.append(head.session_id)
 
-    def _error(self, head: Head) -> dict[str, Json] | None:
-        """Why a session failed, as its last events say."""
-        if head.status != "failed" or head.quarantined:
-            return None
+    def _with_told(self, known: Known) -> Known:
+        """A session with what its steps gave and why it failed, as its journal says."""
+        error: dict[str, Json] | None = None
+        told: list[str] = []
         with suppress(SaysoError):
-            events = map(decode_event, reversed(list(self._store.sessions.journal(head.session_id))))
-            return next((event.error for event in events if isinstance(event, FlowFailed)), None)
-        return None
+            rows = [] if known.head.quarantined else self._store.sessions.journal(known.head.session_id)
+            for event in (decode_event(row) for row in rows if any(part in row for part in _TELLING)):
+                if isinstance(event, Completion) and event.output is not None:
+                    output = event.output if isinstance(event.output, str) else encode(event.output).decode()
+                    told.append(output[-_MOST_PART:])
+                elif isinstance(event, Failure | FlowFailed):
+                    told.append(encode(event.error).decode()[-_MOST_PART:])
+                    error = event.error if isinstance(event, FlowFailed) else error
+        text = " ".join(told)[-_MOST_TOLD:].lower()
+        return known._replace(error=error if known.head.status == "failed" else None, told=text)
 
     def _read(self, head: Head) -> Known:
         began: SessionStarted | None = None
@@ -138,7 +177,7 @@ class Index:
         given = encode(began.given).decode()[:_MOST_WORDS] if began else ""
         words = (head.session_id, head.flow_name, person, actor.get("id"), actor.get("email"), channel, given)
         found = " ".join(str(word) for word in words if word).lower()
-        return Known(head, person, channel, found, self._error(head))
+        return Known(head, person, channel, found)
 
     # -- what is asked of it
 
@@ -153,6 +192,7 @@ class Index:
             "sessions": rows,
             "next": found[wanted.limit - 1] if len(found) > wanted.limit else None,
             "known": len(self._known),
+            "listed": self._listed,
             "complete": self.complete,
         }
 
@@ -206,7 +246,7 @@ class Index:
             try:
                 self._store.sessions.opening(session_id)
             except Erased:
-                known = self._known[session_id] = self._read(known.head)
+                known = self._known[session_id] = self._read(known.head)._replace(told="")
         return known
 
     def _row(self, session_id: str, lock: str | None) -> dict[str, Json] | None:
@@ -220,7 +260,9 @@ class Index:
             del self._known[session_id]
             self._order = None
             return None
-        self._known[session_id] = known = known._replace(head=head)
+        if head != known.head:  # kept for `refresh`, which tells whoever watches
+            known = known._replace(head=head)
+            known = self._with_told(known) if head.status == "failed" else known
         asked: Sequence[question_row.PromptState] = ()
         if head.status == "paused":
             with suppress(SaysoError):
@@ -253,6 +295,8 @@ def _fits(known: Known, wanted: Wanted, words: Collection[str]) -> bool:
     return (
         (not wanted.status or known.status in wanted.status)
         and (not wanted.standing or known.standing in wanted.standing)
+        and (not wanted.since or known.head.created_at >= wanted.since)
+        and (not wanted.until or known.head.created_at < wanted.until)
         and all(not asked or asked == had for asked, had in pairs)
         and all(map(known.finds, words))
     )

@@ -11,6 +11,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from bot.web.access import CHANGES, NO_LOGIN, Access, Login
 from bot.web.acts import Acts
 from bot.web.html import link, rendered
 from bot.web.index import Index, Wanted
+from engine.language import timestamps
 from engine.language.actors import Actor
 from engine.language.codec import Json, read
 from engine.language.errors import Corrupt, NotJson, SaysoError, StorageError, UnknownSession
@@ -45,6 +47,13 @@ _MOST_TOLD = 500
 _OPEN = ("/page/", "/api/login", "/api/oidc")
 _LISTED, _MOST_LISTED = 50, 500
 """The number of sessions that a list has at first, and at most before it goes on with another page."""
+PERIODS = {
+    "1h": timedelta(hours=1),
+    "24h": timedelta(days=1),
+    "7d": timedelta(days=7),
+    "30d": timedelta(days=30),
+}
+"""Times before now in which a session was started that is asked for."""
 _TABS = ("steps", "step", "conversation", "journal", "inputs", "sent")
 _ELSEWHERE = (
     "This address is not served here. Open the one that was printed; a proxy has to pass the header Host on."
@@ -213,12 +222,18 @@ class Room:
 
     def _sessions(self, request: web.Request) -> dict[str, Json]:
         query = request.query
-        texts = {name: query.get(name, "")[:200] for name in ("q", "flow", "person", "channel", "before")}
+        names = ("q", "flow", "person", "channel", "since", "until", "before")
+        texts = {name: query.get(name, "")[:200] for name in names}
+        within = query.get("within", "")
+        if within in PERIODS:
+            texts["since"] = timestamps.to_text(timestamps.from_text(utc_now()) - PERIODS[within])
         limit = min(_MOST_LISTED, max(1, _number(request, "limit", _LISTED)))
         wanted = Wanted(
             **texts, status=query.getall("status", []), standing=query.getall("standing", []), limit=limit
         )
         page, asked = self._index.page(wanted), wanted._asdict()
+        if within in PERIODS:
+            asked |= {"within": within, "since": ""}
         grows = limit < _MOST_LISTED
         onward = {"limit": limit + _LISTED} if grows else {"limit": None, "before": page["next"]}
         more = link("/sessions", {**asked, **onward})
@@ -297,8 +312,10 @@ class Room:
         """Read the sessions once, then what changes, and tell whoever watches."""
         while True:
             try:
-                while not self._index.complete:
-                    await self._writer.call(self._index.read_on)
+                if not self._index.complete:
+                    while not self._index.complete:
+                        await self._writer.call(self._index.read_on)
+                    self._tell([])
                 self._someone.clear()
                 if await self._writer.call(self._store.changed):
                     self._tell(await self._writer.call(self._index.refresh))

@@ -443,8 +443,8 @@ def _words(content: Sequence[Json]) -> str:
             told.append(_WRAPPED.sub(r"\2", text))
         elif isinstance(inner, list):
             told.append(_words(inner))
-        elif block.get("title") or block.get("url"):
-            told.append(" ".join(str(block[name]) for name in ("title", "url") if block.get(name)))
+        elif block.get("title") or block.get("url") or block.get("name"):
+            told.append(" ".join(str(block[name]) for name in ("title", "url", "name") if block.get(name)))
         else:
             told.append(f"({str(block.get('type')).replace('_', ' ')})")
     return "\n".join(told)

@@ -10,6 +10,7 @@ import apsw
 import pytest
 
 from engine.decide import past
+from engine.decide.commands import Answer
 from engine.journal.events import decode_event
 from engine.journal.fold import derive_state
 from engine.language.actors import Actor
@@ -51,13 +52,33 @@ async def test_pages_follow_each_other_and_hold_every_session_once(visitor: Visi
         ({"person": "ben", "flow": "deploy-checkout"}, 3),
         ({"channel": "C0CHANNEL1"}, 5),
         ({"q": "<script>"}, 0),
+        ({"q": "error rate 4.1"}, 3),
+        ({"q": "tidy: ok v1.4.0"}, 1),
+        ({"within": "1h"}, 20),
+        ({"since": "2000-01-01"}, 20),
+        ({"until": "2000-01-01"}, 0),
+        ({"since": "2200-01-01"}, 0),
     ],
 )
 async def test_sessions_are_found_by_words_and_filters(
     visitor: Visitor, wanted: dict[str, str], number: int
 ) -> None:
-    """Every word has to be in the id, flow, person, channel or inputs, and every filter has to fit."""
+    """Every word has to be in the id, flow, person, channel, inputs, outputs or errors, and every filter has to fit."""
     assert len((await visitor.get("sessions", **wanted))["sessions"]) == number
+
+
+async def test_a_run_is_found_by_what_it_gave_once_it_rests(visitor: Visitor, home: Path) -> None:
+    """What a run that goes on elsewhere gives later is searched too."""
+    wanted = await some(visitor, flow="deploy-checkout", standing="waiting")
+    assert (await visitor.get("sessions", q="watch half"))["sessions"]
+    assert not (await visitor.get("sessions", q=f"{wanted['sessionId']} tidy: ok"))["sessions"]
+    async with roomful.engine_at(home / "sayso.db") as engine:
+        answer = Answer(wanted["prompts"][0], roomful.PEOPLE[0], "late", value="reject")
+        await engine.resume(wanted["sessionId"], answer)
+        await engine.parked(wanted["sessionId"])
+    visitor.room._index.refresh()
+    await visitor.all_read()
+    assert (await visitor.get("sessions", q=f"{wanted['sessionId']} tidy: ok"))["sessions"]
 
 
 async def test_what_another_process_does_is_told(visitor: Visitor, home: Path) -> None:

@@ -87,14 +87,14 @@ async def test_the_graph_follows_what_another_process_does(browser: Browser, hom
         await page.goto(f"{visitor.url}/sessions/{row['sessionId']}")
         gate = page.get_by_role("link", name=re.compile("^gate, approval"))
         await expect(gate).to_have_attribute("data-status", "waiting")
-        await expect(page.get_by_label("Open question")).to_contain_text("asks @eva")
+        await expect(page.get_by_label("Open question")).to_contain_text("requested from @eva")
         async with roomful.engine_at(home / "sayso.db") as engine:
             await engine.resume(
                 row["sessionId"], Answer(row["prompts"][0], roomful.PEOPLE[4], "answer:1", value="approve")
             )
             await engine.parked(row["sessionId"])
         await expect(gate).to_have_attribute("data-status", "completed")
-        await expect(page.locator(".headline .pill")).to_have_text("✓ complete")
+        await expect(page.locator(".headline .pill")).to_have_text("✓ completed")
 
 
 async def test_what_people_wrote_is_never_markup(browser: Browser, home: Path) -> None:
@@ -113,13 +113,13 @@ async def test_what_people_wrote_is_never_markup(browser: Browser, home: Path) -
 async def test_every_view_fits_a_phone_and_a_keyboard(browser: Browser, home: Path) -> None:
     """Nothing is wider than the screen; the nodes of a graph are walked with arrows and opened with Enter."""
     async with visited(home) as visitor, shown(browser, visitor, phone=True) as page:
-        for view in ("Waiting", "Queues", "Spend", "Compare", "Sessions"):
+        for view in ("Waiting", "Queues", "Spend", "Compare", "Runs"):
             link = page.get_by_role("navigation").get_by_role("link", name=view)
             await link.click()
             await expect(link).to_have_attribute("aria-current", "page")
             await expect(page.get_by_role("heading", level=1)).to_be_attached()
             assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-        await page.get_by_role("link", name=re.compile("complete \\d")).click()
+        await page.get_by_role("link", name=re.compile("completed \\d")).click()
         await page.locator(".session-row", has_text="deploy-checkout").first.click()
         await page.get_by_role("link", name=re.compile("^build, shell")).focus()
         await page.keyboard.press("ArrowDown")
@@ -135,7 +135,7 @@ async def test_a_question_is_answered_on_the_page(browser: Browser, home: Path) 
     async with served(home, who) as (visitor, session_id), shown(browser, visitor) as page:
         await page.goto(f"{visitor.url}/sessions/{session_id}")
         await page.get_by_role("button", name="Approve").click()
-        await expect(page.locator(".headline .pill")).to_have_text("✓ complete")
+        await expect(page.locator(".headline .pill")).to_have_text("✓ completed")
         await expect(page.get_by_role("button", name="Approve")).to_have_count(0)
 
 
@@ -320,12 +320,12 @@ async def test_news_take_nothing_of_what_is_written_into_a_comparison(browser: B
     async with visited(home) as visitor, shown(browser, visitor) as page:
         await page.goto(f"{visitor.url}/compare")
         await expect(page.locator(".live-text")).to_have_text("live")
-        await page.get_by_label("The left session").fill("abc")
-        await page.get_by_label("The right session").focus()
+        await page.get_by_label("The left run").fill("abc")
+        await page.get_by_label("The right run").focus()
         async with page.expect_response("**/compare"):
             visitor.room._tell([])
         await page.wait_for_load_state("networkidle")
-        await expect(page.get_by_label("The left session")).to_have_value("abc")
+        await expect(page.get_by_label("The left run")).to_have_value("abc")
 
 
 async def test_what_cannot_be_taken_back_is_asked_twice(browser: Browser, home: Path) -> None:
@@ -336,7 +336,7 @@ async def test_what_cannot_be_taken_back_is_asked_twice(browser: Browser, home: 
         await page.get_by_role("button", name="Cancel", exact=True).click()
         assert (await visitor.get(f"sessions/{session_id}"))["status"] == "paused"
         await page.get_by_role("button", name="Really cancel?").click()
-        await expect(page.locator(".headline .pill")).to_have_text("■ aborted")
+        await expect(page.locator(".headline .pill")).to_have_text("■ cancelled")
 
 
 async def test_a_long_list_grows_as_one_scrolls(browser: Browser, tmp_path: Path) -> None:
@@ -347,7 +347,7 @@ async def test_a_long_list_grows_as_one_scrolls(browser: Browser, tmp_path: Path
         await expect(rows).to_have_count(50)
         await rows.last.scroll_into_view_if_needed()
         await expect(rows).to_have_count(60)
-        await expect(page.locator(".more")).to_have_text("60 sessions.")
+        await expect(page.locator(".more")).to_have_text("60 runs.")
 
 
 async def test_a_dead_letter_is_read_and_dropped_on_the_page(browser: Browser, home: Path) -> None:
@@ -362,7 +362,7 @@ async def test_a_dead_letter_is_read_and_dropped_on_the_page(browser: Browser, h
         await page.get_by_text("no such thing").click()
         await expect(page.locator("main")).to_contain_text('"text": "<b>hi</b>"')
         await page.get_by_role("button", name="Drop").click()
-        await expect(page.locator("main")).to_contain_text("Nothing was set aside.")
+        await expect(page.locator("main")).to_contain_text("There are none.")
         assert visitor.store.inbox.dead_letters() == []
 
 
