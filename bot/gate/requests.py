@@ -22,11 +22,14 @@ from msgspec import Struct
 
 from bot.gate.rules import INPUTS, QUOTED, Decision, RulesFile, approval_flow
 from bot.gate.tokens import Token
+from bot.intents.request_grants import allows, terms_of
 from bot.intents.session_rows import direct_row, note_to, root_row
 from bot.outbound.notices import Notices
 from bot.rendering.text import escape, one_line
 from bot.start.starter import Starter, Wish
 from bot.wire.users import Channels, LookupFailed, People
+from engine.decide.agents import wide_grants
+from engine.decide.agents.wide_grants import GRANT
 from engine.decide.commands import Abort
 from engine.decide.covered_nodes import digest
 from engine.flow import Flow
@@ -35,10 +38,10 @@ from engine.flow.load import load_flow
 from engine.journal.events import Event
 from engine.journal.phases import ENDED
 from engine.journal.records import Consumed, InboxItem, InboxRow, KeptRow
-from engine.journal.state import State
+from engine.journal.state import Grant, State
 from engine.language import timestamps
 from engine.language.codec import Json, decode, encode
-from engine.language.errors import SaysoError, StorageError
+from engine.language.errors import KeptMoved, SaysoError, StorageError
 from engine.run.dispatcher import RowHandler
 from prompt_state.question_row import thread_key
 
@@ -239,6 +242,15 @@ class Requests:
         if not pinned and decided.kind == "allow":
             decided = rules.otherwise()
         noted: dict[str, Json] = {"digest": ours, "rule": decided.rule, "rules": rules.digest}
+        by = ["gate.yml"]
+        bound_to: Json = [dict(decided.asking), wanted.listing]
+        terms = terms_of(token.id, wanted.session, (wanted.machine, wanted.place), bound_to)
+        grant = None
+        if wanted.kind == "approval" and decided.kind == "ask" and pinned:
+            grant = await self._granted(wanted, terms)
+        if grant is not None:
+            decided = Decision("allow", decided.rule)
+            noted["grant"], by = grant.prompt_id, [str(one.get("name") or one.get("id")) for one in grant.by]
         if decided.kind != "ask":
             state = "allowed" if decided.kind == "allow" else "denied"
             if known != {**noted, "state": state}:
@@ -248,7 +260,7 @@ class Requests:
                 "state": state,
                 "arguments": wanted.arguments,
                 "reason": decided.reason,
-                "by": ["gate.yml"],
+                "by": by,
             }
         key, standing = await self._current(_base(token, wanted, ours))
         items = [InboxItem(f"{call}:{times}", NOTED, encode({**noted, "request": key}))]
@@ -257,12 +269,28 @@ class Requests:
             if slowed is not None:
                 return {"state": "busy", "reason": slowed}
             payload = self._payload(token, wanted, decided, rules.digest, again)
+            payload["about"] |= {"agent": token.agent, "grant": terms}
             if not pinned:
                 payload["about"]["before"] += ", whose definition has changed since it was first listed"
                 payload["pin"] = {"id": _pin(token, wanted), "listing": wanted.listing}
             items.append(InboxItem(key, REQUEST, encode({**payload, "place": rules.document.channel})))
         await self._keep(*items)
         return key
+
+    async def _granted(self, wanted: Wanted, terms: Mapping[str, Json]) -> Grant | None:
+        """The grant by which a call is allowed, once its use is recorded; None where people are asked."""
+        engine = self.notices.engine
+        while True:
+            rows = await engine.writer.call(engine.store.kept.rows, GRANT, list(terms["scopes"].values()))
+            known = wide_grants.current(rows, self.now())
+            grant = next((one for one in known if allows(one, terms, wanted.tool, wanted.arguments)), None)
+            if grant is None:
+                return None
+            try:
+                await self.notices.put(wide_grants.row_of(grant.prompt_id, wide_grants.after_use(grant)))
+            except KeptMoved:
+                continue  # it was used or taken back meanwhile
+            return grant
 
     def _payload(
         self, token: Token, wanted: Wanted, decided: Decision, rules: str, again: str | None

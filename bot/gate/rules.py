@@ -7,7 +7,6 @@ A pattern is a text in which `*` stands for anything. In a rule that allows, `*`
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path as FilePath
@@ -18,17 +17,16 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from engine.flow import Flow
 from engine.flow.load import load_flow
-from engine.language.codec import Json, canonical
+from engine.language.codec import Json
 from engine.language.diagnostics import Fault, Path, faults_of
 from engine.language.errors import FlowError, Problem
+from engine.language.patterns import fits
 from engine.language.yaml import MAX_BYTES, Located, decode_source, load_located
 from engine.nodes.types.fields import Config, Duration, Person
 from engine.nodes.types.prompts import Escalate, RemindEvery, WorkingHours, too_few
 
 NAME = "gate.yml"
 VALID_SECONDS = 86400.0
-_SHELL = ";&|`$<>()\\\x7f" + "".join(map(chr, range(32)))
-"""What `*` does not stand for in a rule that allows: signs that a shell acts on."""
 
 
 class Asking(Config):
@@ -113,9 +111,9 @@ class Rules(Struct, frozen=True):
         """The first rule that matches, else `otherwise`."""
         for number, rule in enumerate(self.document.rules, 1):
             exact = rule.then.allow
-            named = _fits(rule.when.agent, agent, exact) and _fits(rule.when.tool, tool, exact)
+            named = fits(rule.when.agent, agent, exact) and fits(rule.when.tool, tool, exact)
             if named and all(
-                name in arguments and _fits(wanted, arguments[name], exact)
+                name in arguments and fits(wanted, arguments[name], exact)
                 for name, wanted in rule.when.arguments.items()
             ):
                 return _decision(number, rule.then, self.data["rules"][number - 1]["then"])
@@ -132,41 +130,6 @@ def _decision(number: int, verdict: Verdict, written: Json) -> Decision:
     if verdict.deny is not None:
         return Decision("deny", number, reason=verdict.deny)
     return Decision("allow", number)
-
-
-def _fits(wanted: Json, given: Json, exact: bool) -> bool:
-    if not isinstance(wanted, str) or not isinstance(given, str):
-        return canonical(wanted) == canonical(given)
-    if not _matches(wanted, given):
-        return False
-    # Each literal part of the pattern has its like in the text: a sign that the text has more often stands where a `*` does.
-    up = wanted.replace("*", "\n")
-    return not exact or (
-        all(given.count(sign) == wanted.count(sign) for sign in _SHELL) and _ways_up(given) == _ways_up(up)
-    )
-
-
-def _matches(pattern: str, text: str) -> bool:
-    """True if a pattern is the whole of a text. Each part is looked for once, so the time grows with the text alone."""
-    start, *rest = pattern.split("*")
-    if not rest:
-        return pattern == text
-    *middle, end = rest
-    left = len(text) - len(end)
-    if not text.startswith(start) or not text.endswith(end) or left < len(start):
-        return False
-    at = len(start)
-    for part in middle:
-        found = text.find(part, at, left)
-        if found < 0:
-            return False
-        at = found + len(part)
-    return True
-
-
-def _ways_up(text: str) -> int:
-    """How often two dots stand side by side."""
-    return sum(len(dots) - 1 for dots in re.findall(r"\.{2,}", text))
 
 
 INPUTS: dict[str, Json] = {

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bot.intents.agent_rows import ABOUT_AGENTS, agent_rows, marks, over_rows
+from bot.intents.request_grants import given_with
 from bot.rendering.approvals import edited_text
 from bot.rendering.calls import beside
 from bot.rendering.card import card_key
@@ -36,7 +37,7 @@ from engine.journal.events import (
     SessionUnreachable,
 )
 from engine.journal.queries import people_among
-from engine.journal.records import PutOutbox
+from engine.journal.records import PutOutbox, Row
 from engine.journal.state import State
 from engine.language.actors import requester_of
 from engine.language.codec import Json, encode
@@ -45,11 +46,11 @@ COVERED_MOST = 7_000
 """Units of what will run that a prompt surely shows; more of it goes into a file too."""
 
 
-def slack_intents(before: State, after: State, events: Sequence[Event]) -> list[PutOutbox]:
+def slack_intents(before: State, after: State, events: Sequence[Event]) -> list[Row]:
     """The rows of a step, for sessions that live in a Slack thread. The card comes first: it heads the thread."""
     if not events or not (after.thread or {}).get("key"):
         return []
-    rows = [_on_top(after)] if _card_changed(before, after) else []
+    rows: list[Row] = [_on_top(after)] if _card_changed(before, after) else []
     if not before.seq:
         # It may begin with the past of another session: what became of that was shown there.
         events = [event for event in events if _is_news(after, event)]
@@ -114,14 +115,16 @@ def card_row(session_id: str, seq: int, *, over: bool = False) -> PutOutbox:
     return _row("card", key, key, session_id, replace=True, sessionId=session_id, seq=seq, **last)
 
 
-def _of_event(before: State, state: State, event: Event) -> list[PutOutbox]:
+def _of_event(before: State, state: State, event: Event) -> Sequence[Row]:
     match event:
         case PromptRequested(prompt_id=prompt_id):
             row = _about_prompt(state, "prompt", prompt_key(prompt_id), prompt_id)
             return [row, *_covered(state, prompt_id, f"covers:{prompt_id}")]
         case PromptAnswered():
             counted = f"taken:{state.session_id}:{event.actor.get('id')}"
-            return [_again(state, event.prompt_id, **_pressed(event.key)), *_mark(event.key, counted, TAKEN)]
+            again = _again(state, event.prompt_id, **_pressed(event.key))
+            granted = given_with(state, event.prompt_id, event.actor, event.timestamp)
+            return [again, *_mark(event.key, counted, TAKEN), *granted]
         case GrantRevoked() | GrantExpired():
             return [_again(state, event.prompt_id)]
         case PromptExpired():

@@ -14,7 +14,7 @@ from bot.rendering import approvals
 from bot.rendering import blocks as kit
 from bot.rendering.blocks import Block, Rendered, actions, button, context, rendered, section, size
 from bot.rendering.flow import around
-from bot.rendering.grants import grant_blocks
+from bot.rendering.grants import given_with, grant_blocks
 from bot.rendering.prompts import buttons_of, more_menu, outcome_text, prompt_key, rule_lines
 from bot.rendering.text import asked, clip, one_line, person, safe, shown, whom
 from engine.flow import Flow
@@ -106,7 +106,7 @@ def _parts(state: State, one: Asked, flow: Flow) -> list[Block]:
     title = section(f"*#{one.number}* {clip(shown(one.message), _MESSAGE)}", most=_MESSAGE + 60)
     if not one.open:
         grant = state.grants.get(one.prompt_id)
-        allowed = grant_blocks(state, one, grant) if grant else []
+        allowed = grant_blocks(state, one, grant) if grant else given_with(one)
         return [title, section(outcome_text(one, flow, None), most=_OUTCOME), *allowed]
     editors = ", ".join(person({"id": editor}) for editor in one.changed_by[:5])
     lines = [

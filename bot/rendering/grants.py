@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bot.rendering.approvals import handle
+from bot.rendering.approvals import handle, is_request
 from bot.rendering.blocks import Block, actions, button, context, field_block, modal, option, section, with_id
 from bot.rendering.text import date, one_line, person, safe, shown
 from engine.decide.agents.grants import MOST_FIELDS, USUAL_SECONDS, standing
 from engine.journal.state import Asked, Grant, State
+from engine.language import timestamps
 from engine.language.codec import Json, encode
+from engine.language.credentials import without_credentials
 
 REVOKE = "sayso:revoke"
 """The button that takes back what is always allowed."""
 ALWAYS = "always"
 """The kind of the view in which calls are allowed always."""
 PATTERN, FOR, IN = "pattern:", "for", "in"
+_OF_REQUESTS = {"place": "this agent in this folder", "thread": "this session of the agent"}
 _PLACES = {"run": "this run", "thread": "runs in this thread", "flow": "runs of this flow in this channel"}
 _TIMES = {
     3600.0: "1 hour",
@@ -30,7 +33,7 @@ _MOST_TEXT = 300
 def patterned(given: Mapping[str, Json]) -> list[str]:
     """The fields of a call for which a pattern can be written."""
     texts = [name for name, value in given.items() if isinstance(value, str) and 0 < len(value) <= _MOST_TEXT]
-    return texts[:MOST_FIELDS]
+    return [name for name in texts if without_credentials(given[name]) == given[name]][:MOST_FIELDS]
 
 
 def always_view(
@@ -38,12 +41,13 @@ def always_view(
 ) -> dict[str, object]:
     """What is allowed: a call with this input, or what its texts are changed to, for how long; as the one before who voted
     so."""
-    tool = prompt.tool or {}
+    tool, of_request = prompt.tool or {}, is_request(prompt)
     fields = (voted or {}).get("fields") or {}
     blocks: list[Block] = [
         section(
-            f"Approves this call, and calls of `{safe(str(tool['name']))}` like it for the rest of this run, or as far as "
-            "you say. What is not changed here has to be exactly as it is; `*` stands for anything."
+            f"Approves this call, and calls of `{safe(str(tool['name']))}` like it "
+            f"{'' if of_request else 'for the rest of this run, or '}as far as you say. What is not changed here has to be exactly as it is; "
+            f"`*` stands for anything{' that a shell does not act on' if of_request else ''}."
         )
     ]
     for name in patterned(given):
@@ -66,8 +70,10 @@ def always_view(
     blocks.append(field_block(FOR, "For", menu))
     wider = tool.get("always")
     if isinstance(wider, list):
-        places = [option(_PLACES[name], name) for name in ("run", *wider)]
-        at = ["run", *wider].index((voted or {}).get("scope") or "run")
+        named = {name: _OF_REQUESTS[name] for name in wider} if of_request else _PLACES
+        known = wider if of_request else ["run", *wider]
+        places = [option(named[name], name) for name in known]
+        at = known.index((voted or {}).get("scope") or known[0])
         element = {"type": "static_select", "action_id": IN, "options": places, "initial_option": places[at]}
         blocks.append(field_block(IN, "In", element))
     return modal("Always allow", blocks, kind=ALWAYS, meta=meta, submit="Approve and allow")
@@ -97,7 +103,11 @@ def where(grant: Grant) -> str:
     told = grant.wide or {}
     if not told:
         return ""
-    place = "thread" if str(told["scope"]).startswith("thread:") else "channel"
+    kind = str(told["scope"]).partition(":")[0]
+    if kind.startswith("gate-"):
+        where = "in one folder" if kind == "gate-place" else "in one session"
+        return f" for the agent *{safe(str(told['flow']))}* {where}"
+    place = "thread" if kind == "thread" else "channel"
     return f" in runs of *{safe(str(told['flow']))}* in this {place}"
 
 
@@ -106,6 +116,19 @@ def grant_blocks(state: State, prompt: Asked, grant: Grant) -> list[Block]:
     if grant.over is not None or state.ended:
         return [context(f"♾️ Calls like this were always allowed; that is {grant.over or 'over'}.")]
     return [context(line(grant)), actions([button("Revoke", REVOKE, handle(prompt))])]
+
+
+def given_with(prompt: Asked) -> list[Block]:
+    """What an agent outside of sayso was allowed with the approval of its request, with the button that takes it back."""
+    always = (prompt.answer or {}).get("always")
+    if always is None or prompt.at is None or not is_request(prompt):
+        return []
+    until = date(timestamps.after(prompt.at, float(always["seconds"])))
+    place = _OF_REQUESTS[always["scope"]]
+    told = (_field(name, wanted) for name, wanted in always["fields"].items())
+    text = safe(one_line(", ".join(told), 200)).replace("`", "'")
+    said = f"♾️ Allowed until {until} for {place}: `{text}`"
+    return [context(said), actions([button("Revoke", REVOKE, handle(prompt))])]
 
 
 def home_grants(states: Sequence[State], now: str, wide: Sequence[Grant] = ()) -> list[Block]:

@@ -25,7 +25,7 @@ from bot.rendering.blocks import (
 )
 from bot.rendering.flow import around, label_of
 from bot.rendering.forms import form_about, form_controls, form_values
-from bot.rendering.grants import grant_blocks
+from bot.rendering.grants import given_with, grant_blocks
 from bot.rendering.text import (
     asked,
     date,
@@ -169,7 +169,7 @@ def closed_prompt(
     outcome = outcome_text(prompt, flow, reason)
     head = [section(_lead(state, prompt, flow, names, closed=True), key, most=900)]
     answer = _answer(prompt)
-    grants = []
+    grants = given_with(prompt)
     if (grant := state.grants.get(prompt.prompt_id)) is not None:
         grants = grant_blocks(state, prompt, grant)
     tail = [section(outcome, most=1_500), *answer, *grants, context(place_line(state, prompt, flow))]
@@ -238,7 +238,7 @@ def more_menu(prompt: Asked) -> Block:
     entries = [("Hand over to somebody else…", "hand")]
     if prompt.is_approval and not prompt.require_reason:
         entries.insert(0, ("Reject with a reason…", "reject"))
-    if prompt.tool and "always" in prompt.tool:
+    if (prompt.tool and "always" in prompt.tool) or approvals.is_request(prompt):
         entries.insert(0, ("Always allow…", "always"))
     options = [kit.option(label, f"{kind}|{prompt.prompt_id}|{prompt.nonce}") for label, kind in entries]
     return {"type": "overflow", "action_id": f"{approvals.OPEN}more", "options": options}

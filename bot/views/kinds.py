@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from msgspec.structs import replace
+
 from bot.inbound.decisions import (
     Accept,
     Errors,
@@ -20,7 +22,7 @@ from bot.inbound.decisions import (
     View,
 )
 from bot.inbound.meaning import UNKNOWN, answerable
-from bot.rendering.approvals import IN_PLACE, TOLD, WHOLE, whole
+from bot.rendering.approvals import IN_PLACE, TOLD, WHOLE, is_request, whole
 from bot.rendering.blocks import about, field_block, modal, words
 from bot.rendering.grants import ALWAYS, FOR, IN, PATTERN, always_view, patterned
 from bot.rendering.waiting import DECISION, REASON, REJECT, decision_view
@@ -32,6 +34,7 @@ from engine.decide.commands import Action, Answer, Command, HandOver
 from engine.decide.policy import Gate, authorize
 from engine.decide.question import ANSWER as ANSWERED
 from engine.decide.question import check, timed_out
+from engine.decide.request_grants import acted_on
 from engine.flow import Flow
 from engine.journal.records import InboxRow
 from engine.journal.state import Asked, State
@@ -258,6 +261,12 @@ class Decide(PromptKind):
 
 def _given(asked: OpenPrompt) -> dict[str, Json]:
     """The input of a call as it would run now, which a grant is compared with."""
+    if is_request(asked.run):
+        return (
+            acted_on(asked.state.inputs["tool"], asked.state.inputs["arguments"])
+            if asked.state.inputs
+            else {}
+        )
     from engine.decide.agents.tool_calls import call_read  # by the first who allows a call always
 
     return call_read(reading(asked.flow, asked.state), asked.run)
@@ -271,9 +280,12 @@ class Always(PromptKind):
     def view(self, asked: OpenPrompt, opening: Opening) -> View:
         """The call's texts, to be made patterns, and for how long."""
         voted = [vote["always"] for vote in asked.run.votes if vote.get("always")]
-        given = _given(asked)
+        given, run = _given(asked), asked.run
         meta = prompt_meta(asked, opening.user)
-        return always_view(asked.run, given, meta, voted[-1] if voted else None)
+        if is_request(run) and asked.state.inputs:
+            scopes = asked.state.inputs["about"]["grant"]["scopes"]
+            run = replace(run, tool={"name": asked.state.inputs["tool"], "always": list(scopes)})
+        return always_view(run, given, meta, voted[-1] if voted else None)
 
     async def read(self, asked: OpenPrompt, submission: Submission) -> Verdict:
         """Take patterns that fit the call that is approved."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from types import MappingProxyType
 
-from engine.decide import begin, covered_nodes, edges, limits, question
+from engine.decide import begin, covered_nodes, edges, limits, question, request_grants
 from engine.decide.due import next_node
 from engine.decide.step import Kind, Kinds, Step, Work, context
 from engine.flow import Flow, Node, coerce_inputs
@@ -96,7 +96,10 @@ class Passes(Kind):
         return covered_nodes.foreseen(step.flow, step.state, prompt.path, values)
 
     def granted(self, step: Step, prompt: Asked, always: Json) -> dict[str, Json]:
-        """Refuse: only tool calls can be allowed always."""
+        """Check a grant for calls of an agent outside of sayso; refuse it for anything else that is not a tool call."""
+        if (prompt.covers or {}).get("type") == "call":
+            arguments = (step.state.inputs or {}).get("arguments") or {}
+            return request_grants.checked(arguments, always)
         raise InvalidAnswer(
             "Calls like this cannot be allowed always: `grants` of the agent does not say so."
         )

@@ -241,6 +241,58 @@ async def test_ten_at_once_are_decided_together(gate: Gate) -> None:
     assert {answer["state"] for answer in answers} == {"allowed"}
 
 
+async def always(gate: Gate, message: dict[str, Any], patterns: dict[str, str], **more: str) -> None:
+    """Ben allows a call always, with these patterns."""
+    workspace = gate.workspace
+    menu = next(block["accessory"] for block in message["blocks"] if "accessory" in block)
+    value = next(one["value"] for one in menu["options"] if one["value"].startswith("always|"))
+    await workspace.press("ben", "ops", message["ts"], action_id=menu["action_id"], value=value)
+    await workspace.wait_for(lambda: workspace.views("ben"))
+    view = workspace.views("ben")[-1]
+    filled = {**{f"pattern:{name}": text for name, text in patterns.items()}, **more}
+    assert await workspace.submit_view("ben", view["id"], filled) == {"closed": True}
+
+
+async def test_a_call_is_allowed_for_a_time_in_a_folder_until_somebody_takes_that_back(gate: Gate) -> None:
+    """Whatever fits is allowed without a press, in this folder, for this token, and for nothing that a shell acts on."""
+    here = {"machine": "laptop", "place": "/srv/checkout"}
+    with_words = {"arguments": {"command": "npm test cart", "description": "Run the tests"}}
+    asked = asyncio.create_task(gate.ask("", wait=30, **here, **with_words))
+    thread = await gate.thread()
+    message = await thread.says("wants to use")
+    await always(gate, message, {"command": "npm test *"}, **{"for": "3600.0"})
+    assert (await asked)["state"] == "allowed"
+    closed = await thread.says("for this agent in this folder")
+    allowed = await gate.ask("npm test basket", "c2", session="s2", **here)
+    assert (allowed["state"], allowed["by"]) == ("allowed", ["Ben Okafor"])
+    assert (await gate.ask("npm test x; rm -rf /", "c3", session="s3", **here))["state"] == "open"
+    assert (await gate.ask("npm test basket", "c4", session="s4", place="/srv", machine="laptop"))[
+        "state"
+    ] == "open"
+    other = gate.login("codex:desk", "ana")
+    again = {"kind": "approval", "door": "d", "session": "s5", "call": "c", "tool": "Bash"}
+    again |= {"arguments": {"command": "npm test basket"}, **here}
+    assert (await gate.post("ask", token=other, **again))[1]["state"] == "open"
+    assert "npm test *" in gate.sayso("grants", "list")
+    await thread.press("ben", closed, "Revoke")
+    await thread.says("Taken back")
+    assert (await gate.ask("npm test basket", "c6", session="s6", **here))["state"] == "open"
+
+
+async def test_a_grant_is_bound_to_the_people_whom_the_rule_asks(gate: Gate) -> None:
+    """With another rule they are asked again; a rule that denies counts before it."""
+    asked = asyncio.create_task(gate.ask("npm test", wait=30))
+    thread = await gate.thread()
+    await always(gate, await thread.says("wants to use"), {})
+    assert (await asked)["state"] == "allowed"
+    assert (await gate.ask("npm test", "c2"))["state"] == "allowed"
+    rules = gate.folder / "gate.yml"
+    rules.write_text(RULES.replace("[ben@example.com, cleo@example.com]", "[cleo@example.com]"))
+    assert (await gate.ask("npm test", "c3"))["state"] == "open"
+    rules.write_text(RULES.replace("*delete*", "Bash"))
+    assert (await gate.ask("npm test", "c4"))["state"] == "denied"
+
+
 async def test_a_question_is_asked_where_calls_are_denied(gate: Gate) -> None:
     """`otherwise: deny` is about calls; and a call that a rule decides the same way again stores nothing more."""
     rules = gate.folder / "gate.yml"
