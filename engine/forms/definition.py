@@ -1,8 +1,8 @@
-"""A form as a flow writes it: JSON Schema's flat subset, checked when the flow is loaded, settled when it is asked.
+"""A form as written in a flow: JSON Schema's flat subset, checked when the flow is loaded, settled when it is asked.
 
-The same checks run twice. While a flow is loaded, `default`, options and limits may be expressions, and what they
-will give is left open; once they are evaluated nothing is open any more, and what they gave may be wrong: no option
-left, a default that is none of them. Then the node fails with the sentence that the loader would have printed.
+The same checks run twice. While a flow is loaded, `default`, options and limits may be expressions, whose values are
+unknown; once they are evaluated, the values may be wrong: no option left, a default that is not one of them. Then the
+node fails with the loader's message.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SECRET_HINT = "what is filled in stays in the journal and the thread; use `secr
 
 
 def form_faults(form: Json) -> Iterator[Fault]:
-    """Find what is wrong with a form as it stands in a file; what an expression will decide is left open."""
+    """Yield the faults of a form in a file; values that an expression will give are not checked."""
     yield from _form(form, lenient=True)
 
 
@@ -153,7 +153,7 @@ def _required(required: Json, properties: Mapping[str, Json]) -> Iterator[Fault]
 
 
 class _Field:
-    """One written field and what is wrong with it."""
+    """One written field and its faults."""
 
     def __init__(self, name: str, body: Json, lenient: bool) -> None:
         self.name = name
@@ -168,7 +168,7 @@ class _Field:
         return self.lenient and has_expression(value)
 
     def faults(self) -> Iterator[Fault]:
-        """All that is wrong, with paths inside the field."""
+        """Yield all faults, with paths inside the field."""
         if not _NAME.fullmatch(self.name):
             yield Fault((), f"{self.name[:80]!r} is no name for a field", _NAME_HINT, on_key=True)
         elif _SECRET_NAMES.fullmatch(self.name):
@@ -400,7 +400,7 @@ class _Field:
             seen.add(words)
 
     def _undecided(self) -> bool:
-        """True if an expression will decide what the default must fit."""
+        """True if an expression decides the constraints on the default."""
         holder = self.body.get("items") if self.kind == "array" else self.body
         watched = [*(self.body.get(word) for pair in _LIMITS for word in pair), self.body.get("pattern")]
         watched += [(holder or {}).get(word) for word in _CHOICE]
@@ -475,4 +475,4 @@ def _schema() -> dict[str, Json]:
 
 
 FORM_SCHEMA = _schema()
-"""What editors know of a form, as JSON Schema."""
+"""JSON Schema of a form, for editors."""

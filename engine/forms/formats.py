@@ -1,13 +1,12 @@
-"""Texts that must have a form (addresses, dates, people), and patterns that answer soon.
+"""Text formats (addresses, dates, people), and patterns with bounded matching time.
 
-Each reader gives the one spelling that is stored, and raises `InvalidAnswer` with the sentence for whoever
-wrote it.
+Each reader returns the one spelling that is stored, and raises `InvalidAnswer` with a sentence for the person who wrote
+it.
 
-A pattern is a regular expression. One that could take for ever on some text is refused with the flow, since a
-bot that compares what people type has no time limit for it. What costs without bound is a repeat inside a
-repeat (`(a+)+`), or alternatives inside one (`(a|aa)+`), where the same text can be split in many ways. A
-repeat inside a repeat is sound where each round begins or ends with a character that the inner repeat cannot
-take: `(-[a-z]+)*`.
+A pattern is a regular expression. One that could take for ever on some text is refused with the flow, since matching of
+typed text has no time limit. The cost is unbounded for a repeat inside a repeat (`(a+)+`), or alternatives inside one
+(`(a|aa)+`), where the same text can be split in many ways. A repeat inside a repeat is sound if each round begins or
+ends with a character that the inner repeat cannot take: `(-[a-z]+)*`.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ def _date(text: str) -> str:
     words = " ".join(text.split())
     found = _numbers(words)
     try:
-        # Years of four digits: those that all who read the date can hold.
+        # Years of four digits, which every reader of the date can represent.
         if found is None or found[0] < 1000:
             raise ValueError
         return date(*found).isoformat()
@@ -102,7 +101,7 @@ def _numbers(words: str) -> tuple[int, int, int] | None:
 
 
 def _month(word: str) -> int:
-    """The number of a month by its name or the beginning of it; 0, which is no month, for other words."""
+    """Return the number of a month by its name or the beginning of its name; 0 for other words."""
     for number, name in enumerate(_MONTHS, 1):
         if name.startswith(word.lower()):
             return number
@@ -155,14 +154,14 @@ _READERS: Mapping[str, Callable[[str], str]] = {
 MOST_PATTERN = 500
 
 _parser: Any = importlib.import_module("re._parser")
-"""Python's own parser of patterns. It is not documented, so what it cannot say is treated as unsound."""
+"""Python's own parser of patterns. It is undocumented, so unknown results are treated as unsound."""
 _REPEATS = ("MAX_REPEAT", "MIN_REPEAT")
 _MANY = 10
-"""Rounds of a repeat that cost nothing to speak of, however they are split."""
+"""Rounds of a repeat that are cheap, however they are split."""
 
 
 def pattern_problem(pattern: Json) -> str | None:
-    """Why a text cannot be a field's pattern; None where it can."""
+    """Return why a text cannot be a field's pattern, or None if it can."""
     if not isinstance(pattern, str) or not pattern:
         return f"expected a regular expression, not {kind_of(pattern)}"
     if len(pattern) > MOST_PATTERN:
@@ -178,7 +177,7 @@ def pattern_problem(pattern: Json) -> str | None:
 
 
 def lengths(kind: Json, pattern: str | None) -> tuple[int, float]:
-    """The least and the most characters that a text of this format has which fits this pattern, as far as that is known."""
+    """Return the minimum and maximum length of a text of this format that matches this pattern, as far as known."""
     least, most = _LENGTHS.get(str(kind), (0, math.inf))
     if pattern is None:
         return least, most
@@ -202,7 +201,7 @@ _LENGTHS = {
 
 
 def _repeats(tree: Any) -> Iterator[tuple[int, Any]]:
-    """Every repeat in a pattern, with the most rounds that it takes."""
+    """Yield every repeat in a pattern, with its maximum number of rounds."""
     for operator, argument in tree:
         if str(operator) in _REPEATS:
             yield int(argument[1]), argument[2]
@@ -231,7 +230,7 @@ def _flat(tree: Any) -> list[tuple[str, Any]]:
 
 
 def _splits(tree: Any) -> bool:
-    """True if rounds of this can share out one text in many ways."""
+    """True if rounds of this can split one text in many ways."""
     sequence = _flat(tree)
     if any(operator in ("BRANCH", "GROUPREF", "GROUPREF_EXISTS") for operator, _ in sequence):
         return True

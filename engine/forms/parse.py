@@ -1,8 +1,8 @@
-"""From what was typed, clicked or given as JSON to what is stored: one value for one field, a whole form,
-options by label, value or number; and fields and values as people read them.
+"""Conversion of typed, clicked or JSON input to stored values: one value for one field, a whole form, options by label,
+value or number; and the display of fields and values.
 
-Every reader raises `InvalidAnswer` with a sentence for whoever filled the field in. A whole form gives its
-values, or a sentence for each field that is wrong.
+Every reader raises `InvalidAnswer` with a sentence for the person who filled in the field. A whole form gives its
+values, and a sentence for each wrong field.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Field: TypeAlias = Mapping[str, Json]
 """A settled field; see `engine.forms`."""
 
 MOST_TEXT = 3_000
-"""UTF-16 units of a text in a form: what Slack's input holds."""
+"""Most UTF-16 units of a text in a form, the limit of Slack's input."""
 MOST_PATTERN_TEXT = 200
-"""The same for a text with a `pattern`, unless the field has a `maxLength`: what is compared costs time."""
+"""The same for a text with a `pattern`, unless the field has a `maxLength`: matching costs time."""
 
 MOST_CHOSEN = 100
-"""Options that can be chosen at once: what Slack's list holds."""
+"""Most options chosen at once, the limit of Slack's list."""
 
 _TRUE = ("true", "yes", "y", "on", "1")
 _FALSE = ("false", "no", "n", "off", "0")
@@ -36,12 +36,12 @@ _INTEGER = re.compile(r"[+-]?\d{1,400}", re.ASCII)
 
 
 def is_empty(raw: Json) -> bool:
-    """True if this says nothing: null, no text, an empty list."""
+    """True for null, blank text, and an empty list."""
     return raw is None or raw == [] or (isinstance(raw, str) and not raw.strip())
 
 
 def read_value(field: Field, raw: Json, *, by_number: bool = False) -> Json:
-    """What is stored for something that is not empty. Reading that again gives the same. Raises `InvalidAnswer`."""
+    """Return the stored form of a non-empty value. Idempotent. Raises `InvalidAnswer`."""
     if isinstance(raw, str):
         raw = clean_text(raw)[0]
     if field["type"] == "choice":
@@ -162,7 +162,7 @@ _READERS: Mapping[str, Callable[[Field, Json], Json]] = {
 
 def _option(field: Field, raw: Json, by_number: bool) -> Mapping[str, Json]:
     offered = field["options"]
-    # What a person typed means a label first; what a program gave is a value.
+    # Typed text is a label first; input of a program is a value.
     found = None if by_number else _among(offered, raw)
     if found is None and isinstance(raw, str):
         found = match_option(offered, raw, by_number=by_number)
@@ -173,7 +173,7 @@ def _option(field: Field, raw: Json, by_number: bool) -> Mapping[str, Json]:
 
 
 def _split(offered: Sequence[Mapping[str, Json]], text: str, by_number: bool) -> list[Json]:
-    """Comma separated options. A label may have commas itself: of what could be meant the longest counts."""
+    """Split comma separated options. Labels may contain commas: the longest possible label wins."""
     parts = re.split(r"[,\n]", text)
     longest = 1 + max((str(option["label"]).count(",") for option in offered), default=0)
     found: list[Json] = []
@@ -199,10 +199,10 @@ _NEEDED = "Please fill this in."
 
 
 def check_form(fields: Sequence[Field], values: Mapping[str, Json]) -> tuple[dict[str, Json], dict[str, str]]:
-    """What is stored for a filled-in form, and a sentence for each field that is wrong (then the values are partial).
+    """Return the stored values of a filled-in form, and a sentence for each wrong field (then the values are partial).
 
-    A field that `values` does not name gets its default; one that is there and empty is empty: null, or an empty list
-    where several can be chosen. Anything may stand in `values`; nothing is raised.
+    A field missing from `values` gets its default; one that is present and empty is empty: null, or an empty list if
+    several can be chosen. `values` may hold anything; nothing is raised.
     """
     found: dict[str, Json] = {}
     wrong: dict[str, str] = {}
@@ -225,9 +225,9 @@ def check_form(fields: Sequence[Field], values: Mapping[str, Json]) -> tuple[dic
 
 
 def parse_typed(field: Field, text: str) -> Json:
-    """The value of a typed reply: options by label, value or number of the list, several with commas between them.
+    """Parse a typed reply: options by label, value or number of the list, several with commas between them.
 
-    Raises `InvalidAnswer` with what would be right.
+    Raises `InvalidAnswer`, naming the valid input.
     """
     if is_empty(text):
         raise InvalidAnswer("The answer is empty.")
@@ -235,7 +235,7 @@ def parse_typed(field: Field, text: str) -> Json:
 
 
 def defaults(fields: Sequence[Field]) -> dict[str, Json]:
-    """The values of a form that nobody filled in; null where a field has no default."""
+    """Return the default values of a form; null for fields without a default."""
     return {field["name"]: field.get("default", _nothing(field)) for field in fields}
 
 
@@ -267,7 +267,7 @@ _SHOWN = 20
 
 
 def is_numbered(options: Sequence[Mapping[str, Json]]) -> bool:
-    """True if options may be chosen by number: not where a number could also be what an option says."""
+    """True if options may be chosen by number: not if an option itself is a number."""
     return not any(
         str(word).strip().isdigit() for option in options for word in (option["label"], option["value"])
     )
@@ -276,10 +276,10 @@ def is_numbered(options: Sequence[Mapping[str, Json]]) -> bool:
 def match_option(
     options: Sequence[Mapping[str, Json]], text: str, *, by_number: bool = False
 ) -> Mapping[str, Json] | None:
-    """The one option that a text means, or None where it is none or could be several.
+    """Return the one option that a text means, or None if there is none or several.
 
-    A label as it is written, where it is no other option's value; else label or value without regard to case; with
-    `by_number` also a place in the list, counted from one, where no option says a number itself.
+    An exact label matches, unless it is another option's value; else label or value without regard to case; with
+    `by_number` also a place in the list, counted from one, unless an option is itself a number.
     """
     typed = str(nfc(text.strip()))
     if not typed:
@@ -311,7 +311,7 @@ def listed(options: Sequence[Mapping[str, Json]]) -> str:
 
 
 def meant(options: Sequence[Mapping[str, Json]], text: str) -> str:
-    """`Did you mean X?` for a text that is no option, with a space before it; nothing where none is close."""
+    """Return ` Did you mean X?` for a text that is close to an option, else an empty text."""
     close = nearest(text, [str(option["label"]) for option in options[:200]])
     return "" if close is None else f" Did you mean {close}?"
 
@@ -338,7 +338,7 @@ _ABOUT = {
 
 
 def value_text(field: Field, value: Json) -> str:
-    """A stored value as people read it: options by their labels, a dash where there is none."""
+    """Format a stored value for people: options by their labels, a dash if it is empty."""
     if is_empty(value):
         return "–"
     if field["type"] == "choices" and isinstance(value, list):
@@ -360,7 +360,7 @@ def form_text(fields: Sequence[Field], values: Mapping[str, Json]) -> str:
 
 
 def limits_text(field: Field) -> str:
-    """What fits into a field, in a few words: `a number from 1 to 90`. Empty where anything does."""
+    """Describe the accepted values of a field: `a number from 1 to 90`. Empty if it accepts anything."""
     kind = field["type"]
     if kind == "boolean":
         return "yes or no"

@@ -1,12 +1,12 @@
-"""What people are asked, one record from `prompt:requested` to the message that shows it; what the prompt of
-an `ask` carries about its answer, and what counts as one. Pure.
+"""Questions to people, one record from `prompt:requested` to the message that shows it; the parts of an `ask` about its
+answer, and the valid answers. Pure.
 
-`Question` is what the event carries. `engine.journal.state.Asked` is a question with what became of it, and
+`Question` is the content of the event. `engine.journal.state.Asked` is a question with its outcome, and
 `prompt_state.question_row.PromptState` one with its thread. On the wire all of it is one flat object, in camelCase;
-`to_wire` and `from_wire` are the only place where that is known.
+only `to_wire` and `from_wire` know that.
 
-A form of one field that a button can fill in offers its options as any question with choices does, so that all who
-show and answer prompts know them; `form` stands beside them for those that fill fields in.
+A form of one field that a button can fill in offers its options like any question with choices, for code that shows and
+answers prompts; `form` is kept as well, for code that fills in fields.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,48 +40,48 @@ class Question(Struct, frozen=True, kw_only=True, rename="camel"):
     node_id: str = ""
     node_name: str | None = None
     number: int | None = None
-    """What people call it in this session (`#3: yes`); it never changes."""
+    """Number for people to refer to it in this session (`#3: yes`); it never changes."""
     nonce: str = ""
     """Buttons carry it: a button of an older copy of the question does not match."""
     generation: int = 1
     """Counts the copies that were shown."""
 
-    # How it can be answered.
+    # Ways to answer.
     options: tuple[dict[str, Json], ...] = ()
     """The choices, `{value, label, style}`. One that takes words has `asks` too: `{label, default?, choices?}`."""
     accepts_text: bool = False
     form: dict[str, Json] | None = None
     """The fields that are asked for, `{"fields": [...]}`; see `engine.forms`."""
     values: dict[str, Json] = {}
-    """What the form's fields are at the moment, for an approval: as proposed, or as people changed them."""
+    """Current values of the form's fields, for an approval: as proposed, or as people changed them."""
     default: Json = None
-    """The answer once the time is over, with `on_timeout: default`."""
+    """Answer on a timeout, with `on_timeout: default`."""
     input: dict[str, Json] | None = None
-    """The input of the flow that is asked for, `{name, type}`."""
+    """Requested input of the flow, `{name, type}`."""
 
-    # Who answers.
+    # People who may answer.
     who: tuple[str, ...] | None = None
     approvers: tuple[str, ...] | None = None
     exclude_requester: bool = False
     editors: tuple[str, ...] = ()
-    """Who changed what is to be approved, by id, and their accounts: they count as requesters."""
+    """Ids, and accounts, of people who changed the proposal: they count as requesters."""
     excluded: tuple[str, ...] = ()
-    """Who handed it over, by id: they answer it no more."""
+    """Ids of people who handed it over and can no longer answer."""
     handed: tuple[dict[str, Json], ...] = ()
-    """Each time that it was handed over, `{by, to, at}`."""
+    """Each handover, `{by, to, at}`."""
 
-    # How an approval is decided.
+    # Rules of an approval.
     required: int = 1
-    """How many different people have to approve."""
+    """Number of different people who have to approve."""
     veto: Literal["any", "majority"] = "any"
     require_reason: bool = False
-    """Whether a rejection says why."""
+    """True if a rejection needs a reason."""
     editable: tuple[str, ...] = ()
     """The fields of the form that an approver may change."""
     covers: dict[str, Json] | None = None
-    """What runs once this is approved, `{nodeId, path, sessionId, type, text, digest, validSeconds}`."""
+    """Action that runs once this is approved, `{nodeId, path, sessionId, type, text, digest, validSeconds}`."""
     tool: dict[str, Json] | None = None
-    """The tool call that is to be approved, `{name, toolUseId, input}`."""
+    """Tool call under approval, `{name, toolUseId, input}`."""
 
     # Its clocks.
     timeout_seconds: int | float | None = None
@@ -98,7 +98,7 @@ class Question(Struct, frozen=True, kw_only=True, rename="camel"):
     max_size: int | None = None
     """Bytes that one file may have."""
 
-    # What is asked about a cap, a limit of rounds, or a model call.
+    # For questions about a cap, a limit of rounds, or a model call.
     scope: str | None = None
     caps: dict[str, Json] | None = None
     attempt: int | None = None
@@ -109,7 +109,7 @@ class Question(Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def rules(self) -> QuestionKind:
-        """What is true of all questions of its kind."""
+        """Return the rules shared by all questions of its kind."""
         return KINDS.get(self.kind, UNKNOWN)
 
     @property
@@ -130,13 +130,13 @@ class Question(Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def fields(self) -> list[Field]:
-        """The fields of its form; none where it has no form."""
+        """Return the fields of its form; empty without a form."""
         fields: list[Field] = (self.form or {}).get("fields") or []
         return fields
 
     @property
     def input_name(self) -> str:
-        """The name of the input that is asked for."""
+        """Return the name of the requested input."""
         return str((self.input or {}).get("name"))
 
     @property
@@ -146,7 +146,7 @@ class Question(Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def answered_by(self) -> str | None:
-        """Who answered it, by id."""
+        """Return the id of the person who answered it, or None."""
         return None
 
     def to_wire(self) -> dict[str, Json]:
@@ -185,7 +185,7 @@ _YES_NO = ({"value": True, "label": "Yes"}, {"value": False, "label": "No"})
 
 
 def field_options(field: Field) -> list[dict[str, Json]]:
-    """What can be chosen in a field of one choice: its options, or yes and no."""
+    """Return the options of a field with one choice: its own, or yes and no; empty for other fields."""
     if field["type"] == "boolean":
         return [dict(option) for option in _YES_NO]
     return list(field["options"]) if field["type"] == "choice" else []
@@ -246,7 +246,7 @@ def _single(prompt: Question, fields: Sequence[Field], value: Json, text: str | 
 
 
 def wrong_text(fields: Sequence[Field], wrong: Mapping[str, str]) -> str:
-    """What is wrong with a form as one text: of a single field its sentence, else a line a field."""
+    """Return the faults of a form as one text: the sentence alone for a single field, else one line per field."""
     if len(fields) == 1 and list(wrong) == [fields[0]["name"]]:
         return next(iter(wrong.values()))
     titles = {field["name"]: str(field["title"]) for field in fields}
@@ -254,7 +254,7 @@ def wrong_text(fields: Sequence[Field], wrong: Mapping[str, str]) -> str:
 
 
 def choice_answer(prompt: Question, value: Json, text: str | None) -> dict[str, Json]:
-    """The answer to a question with choices: a value, or (never for a decision) a text that is one of them."""
+    """Return the answer to a question with choices: a value, or (never for a decision) the text of an option."""
     place = place_of(value, [option["value"] for option in prompt.options])
     found: Mapping[str, Json] | None = None if place is None else prompt.options[place]
     if value is None and text is not None and takes_typed_choice(prompt):
@@ -265,8 +265,8 @@ def choice_answer(prompt: Question, value: Json, text: str | None) -> dict[str, 
 
 
 def split_words(prompt: Question, line: str) -> tuple[str, str | None]:
-    """A line as a choice and what is said with it, behind a colon: the reason of a decision, the words that a choice asks
-    for. The line as it is where it is no such choice."""
+    """Split a line into a choice and the text after its colon: the reason of a decision, or the text that a choice asks
+    for. Returns the line unchanged, with None, if it is not such a choice."""
     said, colon, words = line.partition(":")
     if not colon or match_option(prompt.options, line) is not None:
         return line, None
@@ -300,7 +300,7 @@ def files_answer(prompt: Question, text: str | None, files: Sequence[Mapping[str
 
 
 def default_answer(prompt: Question) -> dict[str, Json]:
-    """`text`, `value` and `values` of a question that nobody answered in time, with `on_timeout: default`."""
+    """Return `text`, `value` and `values` of a question that expired with `on_timeout: default`."""
     fields = prompt.fields
     if fields:
         values = defaults(fields)
@@ -313,7 +313,7 @@ def default_answer(prompt: Question) -> dict[str, Json]:
 
 
 def lacks_default(form: Json) -> list[str]:
-    """The required fields of a written form that have no default."""
+    """Return the required fields of a written form that have no default."""
     properties = form.get("properties") if isinstance(form, dict) else None
     required = form.get("required") if isinstance(form, dict) else None
     if not isinstance(properties, dict) or not isinstance(required, list):

@@ -1,7 +1,8 @@
-"""The kinds of questions: what is true of all questions of a kind, for those who ask, store, show and answer them. Pure.
+"""Kinds of questions: the rules shared by all questions of a kind, for code that asks, stores, shows and answers them.
+Pure.
 
-What follows from an answer stands where it follows: in the journal in `engine.journal.events.prompts`, in a step in
-`engine.decide.replies`.
+The effects of an answer are in `engine.journal.events.prompts` for the journal and in `engine.decide.replies` for a
+step.
 """
 
 from __future__ import annotations
@@ -34,18 +35,18 @@ class QuestionKind(Struct, frozen=True, kw_only=True):
     icon: str
     label: str
     lead: str = "*{label}:* {whom}"
-    """How its message begins, and how once nobody can answer any more."""
+    """Beginning of its message, and of the closed message."""
     closed: str = ""
     action: Literal["answer", "decide", "resolve"] = "resolve"
-    """What it is called to answer it."""
+    """Name of the action that answers it."""
     typed: bool = False
-    """A choice may be typed. A decision, and what to do about a step that broke, is pressed and never typed."""
+    """True if a choice may be typed. A decision, or a choice about a broken step, takes a click."""
     waits: bool = True
     """Its node waits for the answer."""
     owners: bool = False
-    """It is asked of whoever owns the run alone."""
+    """True if only the owners of the run are asked."""
     wire: tuple[str, ...] = _STEP
-    """What it says on the wire, in this order, null too; with `?` only where there is any."""
+    """Fields on the wire, in this order, null included; those with `?` only if they are set."""
 
 
 KINDS = {
@@ -84,10 +85,10 @@ KINDS = {
     ),
     "elicit": QuestionKind(icon="🔌", label="A server asks", action="answer", wire=(*_STEP, "form?")),
 }
-"""By name."""
+"""Kinds by name."""
 
 CALL_WIRE = (*_HEAD, "options", "acceptsText", *_DECISION, *_TIME, *_TOLD, "tool", "covers")
 """The same of an approval that is about the call of a tool."""
 
 UNKNOWN = QuestionKind(icon="💬", label="Question", lead="*Question for* {whom}")
-"""A question that another release asked: it can be shown, and nobody may answer it here."""
+"""Kind of a question from another release: it can be shown, but not answered here."""

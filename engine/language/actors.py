@@ -1,8 +1,7 @@
-"""Who does something: a person in Slack, a person at the terminal, or sayso itself. A plain value.
+"""Actors: a person in Slack, a person at the terminal, or sayso itself. Plain values.
 
-An actor carries the facts on which the policy decides, looked up before the decision. Facts that could not be
-looked up leave `facts_known` false, and the policy then refuses: an actor is nobody until shown otherwise.
-Only `record()` is journaled: facts age, and what was decided on them stands.
+An actor carries the facts on which the policy decides, looked up before the decision. If a lookup failed, `facts_known`
+is False, and the policy refuses. Only `record()` is journaled: facts age, but the decisions made on them stand.
 """
 
 from __future__ import annotations
@@ -19,56 +18,58 @@ ActorKind: TypeAlias = Literal["slack", "local", "system"]
 
 _LOCAL = "local:"
 CHANNEL = "channel"
-"""The part of sayso that pauses what goes on in a channel that strangers can read from now on."""
+"""The part of sayso that pauses sessions in a channel that outsiders can now read."""
 TRIGGERS = ("schedule", "message", "webhook")
-"""Parts of sayso that may start a session, because its flow says so: nobody is its requester."""
+"""Parts of sayso that may start a session if its flow says so; such a session has no requester."""
 _SYSTEM = "system:"
 _SLACK_ID = re.compile(r"[UW][A-Z0-9]{2,}")
 
 
 class Actor(Struct, frozen=True):
-    """One who acts. `id` is a Slack user id (`U...`), `local:<user>` at the terminal, or `system:<part>`."""
+    """A person or a part of sayso. `id` is a Slack user id (`U...`), `local:<user>` at the terminal, or
+    `system:<part>`."""
 
     id: str
     kind: ActorKind = "slack"
     name: str | None = None
-    """For display only: names are neither unique nor stable, so nothing is decided on them."""
+    """For display only: names are neither unique nor stable, so no decision depends on them."""
     team_id: str | None = None
     email: str | None = None
     is_bot: bool = False
     is_app: bool = False
-    """A workflow or an app wrote this (`app_id` is set), even where it speaks in a person's name."""
+    """True if a workflow or an app wrote this (`app_id` is set), even in a person's name."""
     deleted: bool = False
     is_restricted: bool = False
     is_ultra_restricted: bool = False
     is_stranger: bool = False
     """Belongs to another organisation (Slack Connect)."""
     groups: frozenset[str] = frozenset()
-    """Handles of this person's user groups, without `@`, as they are now."""
+    """Current handles of this person's user groups, without `@`."""
     in_channel: bool | None = None
-    """Whether this person is a member of the session's channel; None when that is not known."""
+    """True if this person is a member of the session's channel; None if unknown."""
     edited: bool = False
-    """The text was changed after it was sent, so nobody can say what was first meant."""
+    """True if the text was changed after it was sent, so that its original meaning is unknown."""
     account: str | None = None
-    """Of somebody at a terminal: the account of the operating system, whatever name they go by."""
+    """Operating system account of a person at a terminal, whatever name they use."""
     simulated: bool = False
-    """Played by whoever sits at the terminal (`run --as NAME`)."""
+    """True if somebody at the terminal plays this person (`run --as NAME`)."""
     facts_known: bool = False
-    """Every lookup that these facts need has succeeded."""
+    """True if every lookup of these facts succeeded."""
     manager: str | None = None
-    """Whose report this person is, by id or e-mail address."""
+    """Manager of this person, by id or e-mail address."""
     timezone: str | None = None
     absent: tuple[Actor, ...] = ()
-    """Those who are away and said that this person decides in their place, with their own facts."""
+    """Absent people for whom this person is the stand-in, with their own facts."""
 
     @classmethod
     def local(cls, user: str, account: str | None = None) -> Actor:
-        """The person at the terminal: nothing needs to be looked up."""
+        """Return the person at the terminal, who needs no lookup."""
         return cls(id=_LOCAL + user, kind="local", name=user, account=account, facts_known=True)
 
     @classmethod
     def pretend(cls, name: str) -> Actor:
-        """Whom `run --as NAME` plays, named as a flow names people: user id, e-mail, `@group`, or a plain name."""
+        """Return the person that `run --as NAME` plays, named as a flow names people: user id, e-mail, `@group`, or a
+        plain name."""
         group, email = name.startswith(("@", "rota:")), "@" in name[1:]
         local = (
             fold(name) if "@" in name else name.removeprefix(_LOCAL)
@@ -85,8 +86,8 @@ class Actor(Struct, frozen=True):
 
     @classmethod
     def itself(cls, part: str, name: str = "sayso") -> Actor:
-        """sayso itself (`timer`, `recovery`, ...). The policy lets it do nothing that is a person's to do, except that
-        those of `TRIGGERS` start what a flow lets them start."""
+        """Return sayso itself (`timer`, `recovery`, ...). The policy allows it no action of a person, except that
+        `TRIGGERS` start what a flow lets them start."""
         return cls(id=_SYSTEM + part, kind="system", name=name, facts_known=True)
 
     @property
@@ -100,8 +101,8 @@ class Actor(Struct, frozen=True):
         return self.kind == "system" and self.id == _SYSTEM + CHANNEL
 
     def record(self) -> dict[str, Json]:
-        """What is journaled of an actor: who, under which name and address, from which account, in whose place, and whether
-        it was only played."""
+        """Return the journaled fields of an actor: id, name, address, account, the person they stand in for, and
+        whether they were only played."""
         told = ("id", "name", "email", "manager", "timezone", "account")
         record: dict[str, Json] = {key: getattr(self, key) for key in told if getattr(self, key) is not None}
         if self.absent:
@@ -112,12 +113,12 @@ class Actor(Struct, frozen=True):
 
 
 def named(record: Mapping[str, Json]) -> dict[str, Json]:
-    """An actor's record as expressions have it: `name` and `email` are null where they are not known."""
+    """Return an actor's record for expressions: unknown `name` and `email` are null."""
     return {"id": None, "name": None, "email": None, **record}
 
 
 def requester_named(record: Mapping[str, Json]) -> dict[str, Json]:
-    """The record of who started a session, with whose report they are and where."""
+    """Return the record of the requester for expressions, with their manager and timezone."""
     return {"manager": None, "timezone": None, **named(record)}
 
 
@@ -125,7 +126,7 @@ ACCOUNT = "account:"
 
 
 def account_of(record: Mapping[str, Json]) -> set[Json]:
-    """The account of an actor's record, as an id; none where it is not known. Who goes by two names there is one."""
+    """Return the account of an actor's record as an id; empty if unknown. Two names of one account count as one person."""
     account = record.get("account")
     return {f"{ACCOUNT}{account}"} if account else set()
 
@@ -136,7 +137,8 @@ def is_claimed(record: Mapping[str, Json]) -> bool:
 
 
 def seats(record: Mapping[str, Json]) -> set[Json]:
-    """Whose voice an actor's record is, by id: their own, that of their account, and that of whoever they stand in for."""
+    """Return the ids that this actor votes for: their own, that of their account, and that of the person they stand in
+    for."""
     return {record.get("id"), (record.get("for") or record).get("id"), *account_of(record)}
 
 
@@ -146,7 +148,7 @@ def fold(text: str) -> str:
 
 
 def one_by_one(entries: Iterable[str], barred: Iterable[str] = ()) -> int | None:
-    """How many people are listed, but for those that are barred; None where an entry may be any number of people."""
+    """Return the number of listed people without the barred ones; None if an entry may be any number of people."""
     people = {fold(entry) for entry in entries}
     if any(entry.startswith("@") or entry == "channel" for entry in people):
         return None
@@ -154,6 +156,6 @@ def one_by_one(entries: Iterable[str], barred: Iterable[str] = ()) -> int | None
 
 
 def requester_of(record: Mapping[str, Json]) -> str | None:
-    """The id of the person who started a session, of the journaled record; None where no person did."""
+    """Return the id of the person who started a session, or None if no person did."""
     actor_id = record.get("id")
     return actor_id if isinstance(actor_id, str) and actor_id and not actor_id.startswith(_SYSTEM) else None

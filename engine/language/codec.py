@@ -1,11 +1,11 @@
-"""JSON and text as they are stored, in one encoding that is strict in both directions; JSON Schema: what is
-wrong with a value that should fit one, in words for whoever gave it. Pure.
+"""JSON and text in their stored form, in one encoding that is strict in both directions; and JSON Schema, with readable
+messages for values that do not fit. Pure.
 
-What a flow sees is always the decoded copy of what was stored, so a value that JSON cannot carry is refused
-where it is made and not found missing after a restart.
+A flow always sees the decoded copy of the stored value, so a value that JSON cannot carry is refused when it is made,
+rather than missing after a restart.
 
-The library for JSON Schema is loaded by the first use. It fetches nothing: a `$ref` leads to a place in the
-same schema.
+The library for JSON Schema is loaded by the first use. It fetches nothing: a `$ref` leads to a place in the same
+schema.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def decode(data: bytes) -> Json:
 
 
 def read(data: bytes | str) -> Json:
-    """The JSON value of what others wrote. Raises `NotJson`, and `Inexact` for an integer beyond 64 bits."""
+    """Decode foreign JSON. Raises `NotJson`, and `Inexact` for an integer beyond 64 bits."""
     value = decode(data.encode("utf-8", "replace") if isinstance(data, str) else data)
     if (_LONG if isinstance(data, str) else _LONG_BYTES).search(data):  # type: ignore[arg-type]
         try:
@@ -81,7 +81,7 @@ def _exact(digits: str) -> None:
 
 
 def decode_signed(data: bytes) -> Json:
-    """The same for what was signed. A key that stands twice in an object is refused: readers differ in which one counts."""
+    """Decode signed JSON. Duplicate keys are refused, since readers differ in which one counts."""
     value = read(data)
     try:
         json.loads(data, object_pairs_hook=_refuse_twice, parse_int=str, parse_float=str)
@@ -98,18 +98,18 @@ def _refuse_twice(pairs: list[tuple[str, Json]]) -> None:
 
 
 def copy(value: Json) -> Json:
-    """What a reader will see of this value once it is stored."""
+    """Return the value that a reader will see once it is stored."""
     return decode(encode(value))
 
 
 def lines_of(text: str) -> list[str]:
-    r"""The lines of a text, which end with `\n` or `\r\n` and with nothing else; the last one need not."""
+    r"""Return the lines of a text, which end only with `\n` or `\r\n`; the last one may lack an end."""
     found = text.replace("\r\n", "\n").split("\n")
     return found if found[-1] else found[:-1]
 
 
 def same(left: Json, right: Json) -> bool:
-    """True if two values are equal: numbers by what they are worth (1 is 1.0), of which true and false are none."""
+    """True if two values are equal: numbers by value (1 is 1.0); true and false are not numbers."""
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):
         return len(left) == len(right) and all(map(same, left, right))
     if isinstance(left, dict) and isinstance(right, dict):
@@ -129,12 +129,13 @@ def whole(value: Json) -> Json:
 
 
 def nfc(value: Json) -> Json:
-    """A text as it is compared: `é` may be one character or two, as a Mac writes it. What is no text stays."""
+    """Return a text normalized for comparison: `é` may be one character or two, as on a Mac. Other values are
+    unchanged."""
     return unicodedata.normalize("NFC", value) if isinstance(value, str) else value
 
 
 def place_of(value: Json, known: Sequence[Json]) -> int | None:
-    """Where a value stands among those that are known, however its letters are composed; None for none of them."""
+    """Return the index of a value among the known ones, in any Unicode composition; None if it is not there."""
     compared = [known, [nfc(each) for each in known]]
     for wanted, among in zip((value, nfc(value)), compared, strict=True):
         for index, each in enumerate(among):
@@ -144,9 +145,9 @@ def place_of(value: Json, known: Sequence[Json]) -> int | None:
 
 
 def clean_text(text: str) -> tuple[str, bool]:
-    """Text as it may enter: NFC, without lone surrogates and NUL (each becomes U+FFFD).
+    """Return text normalized for input: NFC, without lone surrogates and NUL (each becomes U+FFFD).
 
-    Returns the text and whether anything had to be replaced.
+    Also returns True if anything was replaced.
     """
     cleaned = _UNSTORABLE.sub("\ufffd", text)
     return str(nfc(cleaned)), cleaned != text
@@ -212,7 +213,7 @@ _LONGEST = 300
 
 
 def problems(schema: Json, value: Json) -> list[str]:
-    """Why a value does not fit a schema: a few short sentences, the outermost first; nothing when it fits."""
+    """Return why a value does not fit a schema: a few short sentences, the outermost first; empty if it fits."""
     from jsonschema.exceptions import best_match
     from referencing.exceptions import Unresolvable
 
@@ -241,8 +242,7 @@ def _validator(schema: bytes) -> Validator:
     def const(validator: Validator, known: Json, value: Json, schema: Json) -> Iterator[ValidationError]:
         yield from library["const"](validator, nfc(known), nfc(value), schema)
 
-    # Texts are compared as forms compare them. The registry is empty: without one the library would fetch what a
-    # `$ref` names.
+    # Texts are compared as in forms. The registry is empty: without one the library would fetch the target of a `$ref`.
     kind = create(Draft202012Validator.META_SCHEMA, {**library, "enum": enum, "const": const})
     return kind(json.loads(schema), registry=Registry())
 

@@ -1,4 +1,4 @@
-"""What is wrong in a document, before it is known on which line it stands.
+"""Faults in a document, before their lines are known.
 
 A `Fault` carries the path inside the document (`("nodes", 2, "with", "run")`). The flow loader turns it into a
 `Problem` with file, line and column; a node that is about to run turns it into an error with the field's name.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
 
 MAX_FAULTS = 100
-"""How many problems of one file are listed: looking for the nearest name costs, and nobody reads on."""
+"""Most problems listed for one file: finding the nearest name is costly, and longer lists go unread."""
 
 Path: TypeAlias = tuple[str | int, ...]
 """The way from the top of a document to a value: keys and list positions."""
@@ -29,8 +29,8 @@ QUOTE_IT = "quote it"
 
 
 class Fault(Struct, frozen=True):
-    """One thing wrong. `on_key` says that the key is at fault and not its value; `offset` and `snippet` point
-    into a text value (the offset in characters where the snippet begins). A `doubt` is allowed, and probably not meant."""
+    """One fault. With `on_key` the key is at fault and not its value; `offset` and `snippet` point into a text value
+    (the offset in characters where the snippet begins). A `doubt` is allowed but probably unintended."""
 
     path: Path
     message: str
@@ -46,7 +46,7 @@ class Fault(Struct, frozen=True):
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was most likely meant, or None when nothing is close."""
+    """Return the most similar known name, or None if there is none."""
     import difflib  # only for what is wrong
 
     names = sorted(set(known))
@@ -56,8 +56,8 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def suggest(name: str, known: Iterable[str], otherwise: str | None = None) -> str | None:
-    """A hint that names the field that other formats call so, or the nearest known name; without one all of them, when
-    that is a short list."""
+    """Return a hint with the field that other formats call so, or the nearest known name; failing that with all names,
+    if the list is short."""
     names = sorted(set(known))
     close = ours(name, names) or nearest(name, names)
     if close is not None:
@@ -68,7 +68,7 @@ def suggest(name: str, known: Iterable[str], otherwise: str | None = None) -> st
 
 
 NULL, BOOLEAN, NUMBER, TEXT, LIST, MAPPING, MISSING = (1 << bit for bit in range(7))
-"""The kinds of JSON values, and of what is not there, as bits."""
+"""Kinds of JSON values, and of missing ones, as bits."""
 
 _KINDS: Mapping[type, int] = {bool: BOOLEAN, int: NUMBER, float: NUMBER, str: TEXT, list: LIST, tuple: LIST}
 
@@ -92,7 +92,7 @@ def kind_of(value: Any) -> str:
 
 
 def shape_of(value: Any) -> str:
-    """A value in a few words, without what stands in it: `a list of 3`, `a mapping with host, port`."""
+    """Describe the shape of a value without its content: `a list of 3`, `a mapping with host, port`."""
     if isinstance(value, list | tuple):
         return f"a list of {len(value)}" if value else "an empty list"
     if isinstance(value, Mapping):
@@ -128,7 +128,7 @@ _EXPECTED = {
 
 
 def faults_of(error: ValidationError, model: type[BaseModel]) -> list[tuple[Fault, Any]]:
-    """What pydantic found, in our words, each with the value that it is about; not much more than `MAX_FAULTS` of it."""
+    """Translate pydantic's errors, each with the value that it is about; not many more than `MAX_FAULTS`."""
     details = error.errors(include_url=False)[: MAX_FAULTS + 1]
     found = {_translate(detail, model): detail["input"] for detail in details}
     return list(found.items())
@@ -170,7 +170,7 @@ def _type_hint(kind: str, given: Any, name: str) -> str | None:
 
 
 def list_hint(name: str, text: str) -> str:
-    """How a text is written where a list is wanted."""
+    """Return a hint on how to write a text as a list."""
     if name in _OF_NODES:
         return "write a list of nodes, each with `id` and `type`"
     if name == "run" and ("\n" in text.strip() or SHELL_SIGNS.search(re.sub(r"\{\{.*?\}\}", "", text))):
@@ -189,7 +189,7 @@ def list_hint(name: str, text: str) -> str:
 
 
 def _parts_of(name: str, text: str) -> list[str]:
-    """The entries that a text was meant for: words, or what stands between commas."""
+    """Return the probable entries of a text: its words, or its parts between commas."""
     if name != "run" or "{{" in text:
         return (_WORD if name == "run" else _ENTRY).findall(text)
     import shlex  # only for what is wrong
@@ -207,7 +207,7 @@ def _quoted(entry: str) -> str:
 
 
 def _size_message(kind: str, context: Mapping[str, Any], given: Any) -> str | None:
-    """Messages for what is too small, too large or of the wrong shape."""
+    """Return the message for a value that is too small, too large or of the wrong shape."""
     match kind:
         case "too_short":
             least = context["min_length"]
@@ -228,7 +228,7 @@ def _size_message(kind: str, context: Mapping[str, Any], given: Any) -> str | No
 
 
 def model_at(model: type[BaseModel], path: Path) -> list[str]:
-    """The field names (as written in a file) of the model that describes this place; none when it has no model."""
+    """Return the field names, as in a file, of the model for this place; empty if it has no model."""
     current: Any = model
     for part in path:
         if isinstance(part, int) or current is None:

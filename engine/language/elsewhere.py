@@ -1,6 +1,6 @@
-"""What other workflow formats, shells and languages call things: for the hints of errors. Plain tables.
+"""Names in other workflow formats, shells and languages, for the hints of errors. Plain tables.
 
-People port runbooks from GitHub Actions, Ansible, Airflow, n8n and Slack's workflows, and write what they know from there.
+People port runbooks from GitHub Actions, Ansible, Airflow, n8n and Slack's workflows, and use the terms of those.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CALLED: Mapping[str, tuple[str, ...]] = {
     "variables": ("inputs", "env"), "params": ("inputs", "query", "args", "with"), "parameters": ("inputs", "query", "args", "with"),
     "input": ("inputs", "stdin", "ask"), "concurrency": ("lock",), "mutex": ("lock",), "permissions": ("allowed_to_start",),
     "channel": ("to", "channels"), "channels": ("to",),
-    # what nodes take
+    # fields of nodes
     "args": _COMMAND, "argv": _COMMAND, "cmd": _COMMAND, "command": _COMMAND, "exec": _COMMAND, "program": _COMMAND, "executable": _COMMAND,
     "commands": _SCRIPT, "bash": _SCRIPT, "sh": _SCRIPT, "script": ("shell",), "shell_script": _SCRIPT, "inline": _SCRIPT, "run": ("shell",),
     "working_directory": ("cwd",), "workdir": ("cwd",), "working_dir": ("cwd",), "chdir": ("cwd",), "dir": ("cwd",), "directory": ("cwd",),
@@ -58,7 +58,7 @@ CALLED: Mapping[str, tuple[str, ...]] = {
     "regex_replace": ("replace",), "regex_search": ("match",), "regex_match": ("match",), "dict2items": ("items",), "uniq": ("unique",),
     "touppercase": ("upper",), "tolowercase": ("lower",), "strftime": ("date",), "to_datetime": ("moment",), "regex": ("match", "matching"), "contains": ("in",),
 }  # fmt: skip
-"""What something is called here, in the order in which it is looked for."""
+"""Our names for foreign ones, in the order in which they are tried."""
 
 INSTEAD: Mapping[str, str] = {
     **dict.fromkeys(
@@ -86,7 +86,7 @@ INSTEAD: Mapping[str, str] = {
     "approvers": "people decide in a node of type `approval`",
     "channel": "questions are asked in the thread of the run; the flow's `channels` say where it may start",
 }
-"""What to write in place of a field that nothing here is called like."""
+"""Advice for foreign fields without a counterpart here."""
 
 _IS = "write `status.<id> == '{}'`"
 FUNCTIONS: Mapping[str, str] = {
@@ -106,15 +106,15 @@ FUNCTIONS: Mapping[str, str] = {
     **dict.fromkeys(("empty", "blank"), "write `... | length == 0`"),
     **dict.fromkeys(("bool", "boolean"), "compare it: `... == 'true'`"),
 }
-"""What to write in place of functions that other formats have; those that are filters here are said to be filters."""
+"""Advice for functions of other formats; those that are filters here are named as such."""
 
 
 def ours(name: str, known: Iterable[str]) -> str | None:
-    """What something is called here that other formats call so; None where nothing of it is known."""
+    """Return our name for a foreign one; None if there is none."""
     names, word = set(known), name.lower().replace("-", "_")
     return next((each for each in (name, word, *CALLED.get(word, ())) if each in names), None)
 
 
 def instead(name: str) -> str | None:
-    """What to write in place of a field of that name, in a sentence."""
+    """Return the advice for a foreign field of that name, as a sentence."""
     return INSTEAD.get(name.lower().replace("-", "_"))

@@ -1,4 +1,4 @@
-"""Every error that the engine raises, in one tree. An error says what was wrong, where, and what to do."""
+"""All errors of the engine, in one tree. An error names the fault, its place and the remedy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SaysoError(Exception):
 
 
 class Problem(NamedTuple):
-    """One thing wrong in a flow file: where it stands and what would be right."""
+    """One fault in a flow file, with its place and the remedy."""
 
     file: str
     line: int
@@ -76,7 +76,7 @@ class Inexact(NotJson):
 
 
 class SessionError(SaysoError):
-    """A command for a session cannot be carried out; nothing was changed."""
+    """A command for a session failed; nothing was changed."""
 
     code = "session"
 
@@ -94,7 +94,7 @@ class SessionEnded(SessionError):
 
 
 class AgentOver(SessionError):
-    """The agent that words are for takes none any more."""
+    """The agent that a message is addressed to takes none any more."""
 
     code = "agent_over"
 
@@ -106,7 +106,7 @@ class SessionRunning(SessionError):
 
 
 class SessionQuarantined(SessionError):
-    """The journal of this session does not verify. It is kept untouched and nothing of it runs."""
+    """The journal of this session does not verify. It is kept untouched, and the session does not run."""
 
     code = "session_quarantined"
 
@@ -118,7 +118,7 @@ class EmptyMessage(SessionError):
 
 
 class Erased(SessionError):
-    """What this session held was erased: its data key is gone for good. That it was there, and its chain, remain."""
+    """The content of this session was erased: its data key is gone for good. Its existence and its chain remain."""
 
     code = "session_erased"
 
@@ -139,7 +139,7 @@ class MalformedJournal(SaysoError):
 
 
 class ToolRefused(SaysoError):
-    """A tool call of a model cannot be made. The text is written for the model: what is wrong and what is allowed."""
+    """A tool call of a model is invalid. The text is written for the model: the fault and the allowed values."""
 
     code = "tool_refused"
 
@@ -148,7 +148,7 @@ class ToolRefused(SaysoError):
 
 
 class Refused(SaysoError):
-    """A person's action is refused; nothing changed, and only that person needs to know why."""
+    """A person's action is refused; nothing changed, and only that person is told why."""
 
     code = "refused"
 
@@ -160,7 +160,7 @@ class NotAllowed(Refused):
 
 
 class AlreadyAnswered(Refused):
-    """Somebody else was first; says who and when."""
+    """Somebody else answered first; the message says who and when."""
 
     code = "already_answered"
 
@@ -190,7 +190,7 @@ class SeveralPrompts(Refused):
 
 
 class ClockJumped(SaysoError):
-    """By a clock that was just put forward the time is over: decided once the clock was looked at again."""
+    """Only a clock that was just put forward says that the time is over: wait until the clock is confirmed."""
 
     code = "clock_jumped"
 
@@ -199,25 +199,25 @@ class ClockJumped(SaysoError):
 
 
 class StorageError(SaysoError):
-    """The store could not do what was asked; what was durable before still is."""
+    """The store failed to carry out a request; everything durable before still is."""
 
     code = "storage"
 
 
 class Fenced(StorageError):
-    """Another owner has claimed this session since: stop at once and post nothing."""
+    """Another owner has claimed this session: stop at once and post nothing."""
 
     code = "fenced"
 
 
 class KeptMoved(StorageError):
-    """What is kept for others was changed since it was read. Nothing was stored; look again."""
+    """A kept row was changed since it was read. Nothing was stored; read it again."""
 
     code = "kept_moved"
 
 
 class Overtaken(Fenced):
-    """A session is not where a claim found it: another process came first. Nothing was stored; look again."""
+    """A session has moved on since the claim: another process was first. Nothing was stored; read it again."""
 
     code = "overtaken"
 
@@ -229,8 +229,8 @@ class LockHeld(StorageError):
 
 
 class DayBudgetSpent(StorageError):
-    """Starting that model call could pass the cap of its day; nothing of the commit was stored. `left` is what may
-    still be spent on that day, in dollars."""
+    """The model call could pass the cap of its day; nothing of the commit was stored. `left` is the remaining budget of
+    that day, in dollars."""
 
     code = "day_budget"
 
@@ -278,7 +278,7 @@ class StorePlain(StorageError):
 
 
 class StoreTooOld(StorageError):
-    """The store was written by a build before 1.0, which nothing reads any more."""
+    """The store was written by a build before 1.0, which is no longer supported."""
 
     code = "store_too_old"
 
@@ -290,7 +290,7 @@ class StoreTooOld(StorageError):
 
 
 class SchemaTooNew(StorageError):
-    """The database, or a row of it that verifies, was written by a newer release; it is left for that one."""
+    """A newer release wrote the database, or a verified row of it, which is left for that release."""
 
     code = "schema_too_new"
 
@@ -302,8 +302,8 @@ class WrongWorkspace(StorageError):
 
 
 class StoreSuspended(StorageError):
-    """The database is older than what was acknowledged, or was changed outside: it can be read, and nothing is written
-    until a person released it. `reason` says what was found."""
+    """The database is older than the acknowledged state, or was changed outside: it is read-only until a person
+    releases it. `reason` is the finding."""
 
     code = "store_suspended"
 
@@ -319,16 +319,16 @@ class StoreSuspended(StorageError):
 
 
 class RowRefused(StorageError):
-    """A value that no row can hold (text that is not Unicode, a key that is too long): nothing was written. It concerns only
-    what was asked, not the store."""
+    """A value does not fit into a row (text that is not Unicode, a key that is too long): nothing was written. The
+    store itself is fine."""
 
 
 class StorageBusy(StorageError):
-    """Another program holds the database; nothing was written. Work goes on when it lets go."""
+    """Another program holds the database; nothing was written. Work continues when it is released."""
 
 
 class StorageFull(StorageError):
-    """No space is left on the device; nothing was written. Work goes on when there is space."""
+    """The device is full; nothing was written. Work continues when there is space."""
 
     code = "storage_full"
 
@@ -343,18 +343,18 @@ class StorageBroken(StorageError):
 
 
 class FenceLost(BaseException):
-    """Another process may have taken the work over: it has no more effects here, and its end is not recorded.
+    """Another process may have taken over the work: it has no more effects here, and its end is not recorded.
 
-    No `Exception`, so that no error handling takes it for an outcome.
+    Not an `Exception`, so that no error handling takes it for an outcome.
     """
 
 
 class PauseError(BaseException):
-    """Raised by `ctx.checkpoint(saved)` inside a Python node that was asked to leave, with what it `saved`, and by
+    """Raised by `ctx.checkpoint(saved)` inside a Python node that was asked to leave, with its `saved` state, and by
     `hub.checkpoint()`, with the session's `state` (`SessionState`) at the pause.
 
-    No `Exception`, so that a node's own error handling lets it pass. Catch it (with `except*` too, where a task
-    group wraps it) only to clean up, and raise it again.
+    Not an `Exception`, so that a node's own error handling lets it pass. Catch it (with `except*` too, if a task group
+    wraps it) only to clean up, and raise it again.
     """
 
     def __init__(self, saved: object = None, state: dict[str, object] | None = None) -> None:

@@ -2,26 +2,26 @@
 
 Theory
 ------
-A text is literal parts and `{{ expression }}` parts. A text that is one expression (white space around it
-aside) gives the value of that expression with its type; in mixed text whatever is no text appears as JSON.
-There are no statements (`{% %}`) and no comments, so `${#list[@]}` or `{%` in a text is just text.
+A text is literal parts and `{{ expression }}` parts. A text that is a single expression (ignoring surrounding white
+space) gives the value of that expression with its type; in mixed text, values other than text appear as JSON. There are
+no statements (`{% %}`) and no comments, so `${#list[@]}` or `{%` in a text is just text.
 
 * Attribute access is item access: `nodes.a.values` is the field `values`. Values have no methods.
-* One pass: what an expression gives is data for ever, also when it contains `{{`.
+* One pass: the value of an expression is data for ever, also when it contains `{{`.
 * An undefined name is an error, except under `default` and `is defined`.
 * The only function is `range`; filters and tests are those of `engine.language.filters`.
 * Nothing is evaluated while a flow is loaded: constants are not folded.
 
-Bounds, for slips and not as a wall (authors of flows are trusted, data is not): an expression has at most
-`MAX_SOURCE` characters and nests `MAX_DEPTH` deep, its result is at most 1 MiB, and whatever could multiply
-(`*`, `**`, `range`, `replace`, `join`, `format` widths, `map`) is refused before it builds more than that.
+Bounds, against mistakes rather than attacks (authors of flows are trusted, data is not): an expression has at most
+`MAX_SOURCE` characters and nests `MAX_DEPTH` deep, its result is at most 1 MiB, and operations that could multiply
+(`*`, `**`, `range`, `replace`, `join`, `format` widths, `map`) are refused before they build more than that.
 
 Secrets
 -------
-`{{ secrets.NAME }}` is allowed where the caller says so (`secrets=True`), and gives a reference and never a
-value: `{"$secret": "NAME"}`, or `{"$secret_text": ["Bearer ", {"$secret": "NAME"}]}` in mixed text. In such a
-place data that has a key `$secret` or `$secret_text` is refused, so no reply can pose as a reference; in all
-other places nobody ever looks for references. `engine.nodes.runtime.secrets` resolves them.
+`{{ secrets.NAME }}` is allowed if the caller says so (`secrets=True`), and gives a reference and never a value:
+`{"$secret": "NAME"}`, or `{"$secret_text": ["Bearer ", {"$secret": "NAME"}]}` in mixed text. In such a place data that
+has a key `$secret` or `$secret_text` is refused, so no reply can pose as a reference; in all other places references
+have no effect. `engine.nodes.runtime.secrets` resolves them.
 """
 
 import functools
@@ -54,7 +54,7 @@ from engine.language.template import (
 )
 
 Markup: TypeAlias = Literal["mrkdwn", "markdown"] | None
-"""How a text is marked up, where values in it must be harmless."""
+"""Markup of a text whose values must be escaped."""
 
 
 Places: TypeAlias = tuple[str, ...]
@@ -62,7 +62,7 @@ Places: TypeAlias = tuple[str, ...]
 
 
 def below(places: Places, key: str) -> Places:
-    """The same places seen from what stands under a key."""
+    """Return the places relative to the value under a key."""
     if "" in places:
         return ("",)
     here = [place.removeprefix(key) for place in places if place == key or place.startswith(f"{key}.")]
@@ -70,8 +70,8 @@ def below(places: Places, key: str) -> Places:
 
 
 class How(Struct, frozen=True, omit_defaults=True):
-    """How the texts in a value are compiled: whether secrets may stand there, their markup, whether it is a condition, where
-    in it texts are exact; or for some keys of a mapping, each by itself."""
+    """Options for compiling the texts in a value: secrets allowed, markup, condition, exact places; or separate ones
+    for some keys of a mapping."""
 
     secrets: bool = False
     markup: Markup = None
@@ -81,10 +81,10 @@ class How(Struct, frozen=True, omit_defaults=True):
 
 
 class Compiled(Struct, frozen=True, eq=False, dict=True, omit_defaults=True):
-    """A value with its expressions ready to evaluate. `raw` is what it was made from.
+    """A value with its expressions ready to evaluate. `raw` is its source.
 
-    `names` are the paths that its expressions use, `secrets` the names of the secrets it refers to; `how` is None where it
-    has no expressions. They are compiled by the first who evaluates them.
+    `names` are the paths that its expressions use, `secrets` the names of the secrets it refers to; `how` is None if it
+    has no expressions. They are compiled on first evaluation.
     """
 
     raw: Json
@@ -94,7 +94,7 @@ class Compiled(Struct, frozen=True, eq=False, dict=True, omit_defaults=True):
 
     @property
     def constant(self) -> bool:
-        """True if it has no expressions, so that `evaluate` gives `raw` itself."""
+        """True if it has no expressions, so that `evaluate` returns `raw` itself."""
         return self.how is None
 
     def evaluate(self, context: Mapping[str, Any]) -> Json:
@@ -103,7 +103,7 @@ class Compiled(Struct, frozen=True, eq=False, dict=True, omit_defaults=True):
 
     @cached_property
     def roots(self) -> Mapping[str, frozenset[str]]:
-        """What its expressions use of each name that a path begins with."""
+        """Return the fields that its expressions use, by the first name of each path."""
         return {path[0]: frozenset(_fields(self.names, path[0])) for path in self.names}
 
     @cached_property
@@ -128,10 +128,10 @@ def _fields(names: Iterable[Names], root: str) -> Iterator[str]:
 
 
 def compile_value(raw: Json, *, secrets: bool = False, markup: Markup = None, exact: Places = ()) -> Compiled:
-    """Compiles every expression in a JSON value. Raises `BadExpression` at the first that is wrong.
+    """Compile every expression in a JSON value. Raises `BadExpression` at the first wrong one.
 
-    In `markup` a text stays a text, and what an expression gives is made harmless: the author's `<!here>` is markup,
-    a reply that says `<!here>` is not. In `exact` places null is no part of a longer text: something acts on what it says.
+    With `markup` a text stays a text, and values of expressions are escaped: the author's `<!here>` is markup, a reply
+    that says `<!here>` is not. In `exact` places null inside a longer text is an error, because something acts on it.
     """
     return _compiled(raw, How(secrets, markup, exact=exact))
 
@@ -143,8 +143,8 @@ def compile_config(
     markup: Mapping[str, Markup] | None = None,
     exact: Places = (),
 ) -> Compiled:
-    """Compiles the `with` of a node. Secrets may stand in `secret_fields`; `verbatim` fields have no expressions;
-    in `markup` fields values are made harmless; in `exact` places null is no part of a longer text.
+    """Compile the `with` of a node. `secret_fields` may contain secrets; `verbatim` fields have no expressions; values
+    in `markup` fields are escaped; in `exact` places null inside a longer text is an error.
 
     Raises `BadExpression`.
     """
@@ -172,7 +172,7 @@ def compile_condition(raw: Json) -> Compiled:
 
 
 def _as_condition(raw: str) -> str | None:
-    """How a condition was meant that is not one expression in braces."""
+    """Suggest a correction for a condition that is not one expression in braces."""
     from engine.language.jinja import mended  # Jinja is loaded by the first expression
 
     source = mended(raw.replace("${{", "").replace("{{", "").replace("}}", ""))
@@ -185,7 +185,7 @@ def _compiled(raw: Json, how: How) -> Compiled:
 
 
 def evaluate_condition(compiled: Compiled, context: Mapping[str, Any], where: str = "") -> bool:
-    """The condition's value. Raises `ExpressionError`, beginning with `where`, when it fails or is no boolean."""
+    """Evaluate a condition. Raises `ExpressionError`, beginning with `where`, if it fails or is not a boolean."""
     try:
         value = compiled.evaluate(context)
     except ExpressionError as error:
@@ -199,7 +199,7 @@ def evaluate_condition(compiled: Compiled, context: Mapping[str, Any], where: st
 def inspect_text(
     text: str, *, secrets: bool = False
 ) -> tuple[list[BadExpression], list[tuple[Segment, Reference]]]:
-    """All that is wrong with the expressions of a text, and the names that the sound ones use, each with its place."""
+    """Return the faults of a text's expressions, and the names in the valid ones, each with its place."""
     bad: list[BadExpression] = []
     used: list[tuple[Segment, Reference]] = []
     try:
@@ -215,7 +215,7 @@ def inspect_text(
 
 
 class _Part(NamedTuple):
-    """A part of a value, compiled; `run` is None where it has no expressions."""
+    """A compiled part of a value; `run` is None if it has no expressions."""
 
     run: Run | None
     names: frozenset[Names] = frozenset()
@@ -272,7 +272,7 @@ def _joined(run: Run, parts: Iterable[_Part]) -> _Part:
 
 
 def only_expression(parts: Sequence[Part]) -> Segment | None:
-    """The only expression of a text that has nothing else but white space."""
+    """Return the single expression of a text that otherwise has only white space, or None."""
     solid = [part for part in parts if isinstance(part, Segment) or part.strip()]
     return solid[0] if len(solid) == 1 and isinstance(solid[0], Segment) else None
 
@@ -337,8 +337,8 @@ def _located(segment: Segment, secrets: bool, condition: bool = False, exact: bo
 def _mixed(
     pieces: Sequence[str | Expression], escapes: Sequence[Callable[[str], str]] = (), exact: bool = False
 ) -> Run:
-    """Joins the parts of a mixed text; with secrets in it, into a text that the edge completes. `escapes` are for
-    the value of each piece; in an `exact` text none may be null."""
+    """Join the parts of a mixed text; with secrets, into a text that the edge completes. `escapes` has a function for
+    each piece; in an `exact` text none may be null."""
     has_secret = any(isinstance(piece, Expression) and piece.secret is not None for piece in pieces)
 
     def run(context: Mapping[str, Any]) -> Json:

@@ -1,9 +1,9 @@
-"""The filters and tests that `{{ }}` expressions have: a closed list, each bounded in what it may build.
+"""Filters and tests of `{{ }}` expressions: a closed list, each with bounded results.
 
-A filter takes and gives JSON values only. What makes many values out of one (`map`, `select`, ...) gives a list
-at once and stops at `MAX_BYTES`, so that a short expression cannot build a huge value on the way to a small
-one. `int`, `float` and `fromjson` raise for what they cannot read, unless they are given a default: a zero out
-of thin air is not what a runbook should scale to.
+A filter takes and gives JSON values only. Filters with many results (`map`, `select`, ...) give a list at once and stop
+at `MAX_BYTES`, so that a short expression cannot build a huge value on the way to a small one. `int`, `float` and
+`fromjson` raise for unreadable input, unless they are given a default: a runbook must not scale to a zero out of thin
+air.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MAX_RANGE = 10_000
 
 
 def _all(value: Iterable[Any]) -> list[Any]:
-    """All items of an iterable, as long as they stay below the limit together."""
+    """Return all items of an iterable, as long as they stay below the limit together."""
     items: list[Any] = []
     spent = 0
     for item in value:
@@ -47,7 +47,7 @@ def _all(value: Iterable[Any]) -> list[Any]:
 
 
 def bounded_range(*args: int) -> list[int]:
-    """The numbers of Python's `range`, at most `MAX_RANGE` of them, as a list."""
+    """Return the numbers of Python's `range` as a list, at most `MAX_RANGE` of them."""
     numbers = range(*args)
     if len(numbers) > MAX_RANGE:
         raise BadValue(f"range gives at most {MAX_RANGE} numbers")
@@ -61,8 +61,8 @@ ORDERED = NUMBER | TEXT | LIST
 
 
 def guarded(name: str, function: Callable[..., Any], takes: int = ANYTHING) -> Callable[..., Any]:
-    """The same operator, filter or test, whose errors say what it was given and not what Python thinks of it. `takes`: the
-    kinds of values that it is for."""
+    """Wrap an operator, filter or test so that its errors describe the input instead of Python's problem with it.
+    `takes`: the kinds of values that it accepts."""
 
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
@@ -82,7 +82,7 @@ def guarded(name: str, function: Callable[..., Any], takes: int = ANYTHING) -> C
 
 
 def _is_given(argument: Any) -> bool:
-    """True if an argument stands in the expression, and is none that Jinja adds."""
+    """True if an argument was written in the expression, not added by Jinja."""
     return not isinstance(argument, Environment | EvalContext | Context)
 
 
@@ -209,7 +209,7 @@ def _round(value: float, precision: int = 0, method: str = "common") -> float | 
         raise BadValue("round knows the methods common, ceil and floor")
     if isinstance(value, int):
         return value
-    # As it is written: the number that a computer keeps for 0.29 is a little less.
+    # Rounded as written: the binary number for 0.29 is a little less.
     digit = decimal.Decimal(1).scaleb(-precision)
     result = decimal.Decimal(repr(value)).quantize(digit, _ROUNDINGS[method], _DIGITS)
     return float(result) if precision else int(result)
@@ -317,7 +317,7 @@ def _urlencode(value: Any) -> str:
 
 
 def _eager(name: str) -> Callable[..., list[Any]]:
-    """Jinja's own filter of that name, with all that it yields in a list."""
+    """Wrap Jinja's own filter of that name to return its items as a list."""
     lazy = DEFAULT_FILTERS[name]
 
     @functools.wraps(lazy)
@@ -345,7 +345,7 @@ def _text(method: Callable[[str], str]) -> Callable[[Any], str]:
 
 
 def _own(function: Callable[..., _T], *args: Any) -> _T:
-    """What a function gives, with its `ValueError` as one of ours."""
+    """Call a function, turning its `ValueError` into one of ours."""
     try:
         return function(*args)
     except ValueError as error:
@@ -385,7 +385,7 @@ def _project(value: Iterable[Any], **fields: str) -> list[dict[str, Any]]:
 
 
 def _reached(item: Any, path: str) -> Any:
-    """What stands at a dotted path in an item; null where the way ends before."""
+    """Return the value at a dotted path in an item; null if the path ends before."""
     for part in path.split("."):
         if isinstance(item, list) and part.isdigit():
             item = item[int(part)] if int(part) < len(item) else None
@@ -585,7 +585,7 @@ FILTERS: dict[str, tuple[Callable[..., Any], int, str]] = {
         "quoted for use in a URL, all but `/`; a mapping as the query of one: `a=1&b=2`",
     ),
 }
-"""Each filter, with the kinds of values that it takes and the sentence that the flow reference has for it."""
+"""Filters, with the kinds of values that they take and their sentence for the flow reference."""
 
 WITH_DEFAULT = frozenset({"float", "fromjson", "int"})
 """Filters that take anything where a default is given."""
@@ -597,20 +597,20 @@ _SAMPLES: Mapping[str, Any] = {
     **dict.fromkeys(("round", "tojson"), 1),
     "matching": "",
 }
-"""Values that a filter or test takes, where what it is given with them is right."""
+"""Sample subjects with which a filter or test succeeds if its arguments are right."""
 NOT_TRIED: Any = object()
 
 
 @functools.cache
 def arguments_of(function: Callable[..., Any]) -> inspect.Signature:
-    """What a filter or test takes behind the value that it is for."""
+    """Return the signature of a filter or test without its subject."""
     given = inspect.signature(function).parameters.values()
     taken = [each for each in given if each.name not in ("environment", "eval_ctx", "context")]
     return inspect.Signature(taken[1:])
 
 
 def kinds_taken(parameter: inspect.Parameter) -> int:
-    """The kinds of values that a parameter takes; all where it does not say so."""
+    """Return the kinds of values that a parameter takes; all if it is not annotated."""
     kinds = [_KINDS_WRITTEN.get(each) for each in str(parameter.annotation).split(" | ")]
     return ANYTHING if None in kinds else functools.reduce(operators.or_, filter(None, kinds))
 
@@ -689,4 +689,4 @@ TESTS: dict[str, tuple[Callable[..., bool], int, str]] = {
     "gt": (_gt, ORDERED, "greater"),
     "ge": (_ge, ORDERED, "greater or equal"),
 }
-"""Each test (`x is defined`), with the kinds that it takes and the sentence that the flow reference has for it."""
+"""Tests (`x is defined`), with the kinds that they take and their sentence for the flow reference."""

@@ -1,7 +1,7 @@
 """One `{{ expression }}`: parsed by Jinja2, checked against a closed list, compiled once, evaluated often.
 
-What it may do stands in `engine.language.expressions`; this is how. A plain path (`nodes.gate.decision`) is followed
-directly, which costs a microsecond; everything else is code that Jinja's sandbox generates.
+`engine.language.expressions` defines what it may do; this is the implementation. A plain path (`nodes.gate.decision`)
+is followed directly, which costs a microsecond; everything else is code that Jinja's sandbox generates.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ MAX_SOURCE = 8192
 """The most characters of one expression."""
 
 MAX_DEPTH = 60
-"""How deep an expression may nest."""
+"""Most levels of nesting in an expression."""
 
 
 class Missing(StrictUndefined):
-    """What is not there, in the words of a flow."""
+    """Undefined value, with messages in the terms of a flow."""
 
     __slots__ = ()
 
@@ -65,12 +65,12 @@ _HOP, _COMPARE, _OR_FALSE, _NOT_NULL = "~hop", "~compare", "~or_false", "~not_nu
 
 
 def _or_false(value: Any) -> Any:
-    """In a condition, null on the left of an `and` is false."""
+    """Treat null on the left of an `and` as false, in a condition."""
     return False if value is None else value
 
 
 def _not_null(value: Any) -> Any:
-    """In an exact text, what is joined with other text."""
+    """Refuse null in an exact text that joins values."""
     if value is None or (isinstance(value, list | tuple) and None in value):
         raise BadValue(NO_PART)
     return value
@@ -130,7 +130,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         return self.undefined(obj=obj, name=argument)
 
     def _hop(self, obj: Any, argument: Any) -> Any:
-        """An item where what has none gives nothing: the way to a value that has a `default`."""
+        """Return an item, or the undefined value itself: the way to a value that has a `default`."""
         return obj if isinstance(obj, Undefined) else self.getitem(obj, argument)
 
 
@@ -147,7 +147,7 @@ _ALLOWED: tuple[type[nodes.Node], ...] = (
 
 @functools.lru_cache(maxsize=4096)
 def parse_expression(source: str) -> nodes.Expr:
-    """The tree of an expression that does nothing it may not; nobody changes it. Raises `BadExpression`."""
+    """Parse an expression and check it against the closed list. The tree must not be changed. Raises `BadExpression`."""
     tree = _parse(source)
     _check_tree(tree)
     return tree
@@ -155,8 +155,8 @@ def parse_expression(source: str) -> nodes.Expr:
 
 @functools.lru_cache(maxsize=4096)
 def compile_expression(source: str, condition: bool = False, exact: bool = False) -> Expression:
-    """Compiles one expression; in a `condition` null on the left of an `and` is false; in an `exact` text null is joined
-    with nothing. Raises `BadExpression`."""
+    """Compile one expression; in a `condition` null on the left of an `and` is false; in an `exact` text joining null
+    is an error. Raises `BadExpression`."""
     tree = parse_expression(source)
     found = tuple(_collect(tree, optional=False))
     path = static_path(tree)
@@ -235,11 +235,11 @@ _SIGNS: tuple[tuple[str, str], ...] = (
     (r"^(.+?)\s*=~\s*(.+)$", r"\1 is matching(\2)"),
     (r"^(.+?)\s*\?\s*(.+?)\s*:\s*(.+)$", r"\2 if \1 else \3"),
 )
-"""Signs of other languages, each with what it is here."""
+"""Signs of other languages, each with its form here."""
 
 
 def mended(source: str) -> str | None:
-    """The expression with the signs of other languages written as they are here; None where that is none either."""
+    """Return the expression with signs of other languages replaced by ours; None if it is still invalid."""
     quoted: list[str] = []
 
     def away(found: re.Match[str]) -> str:
@@ -266,7 +266,7 @@ def _syntax_hint(source: str) -> str | None:
 
 
 def _check_tree(tree: nodes.Node) -> None:
-    """Refuses what is deep, and what is not in the list of things that an expression may do."""
+    """Refuse deep nesting, and syntax outside the closed list."""
     level: list[nodes.Node] = [tree]
     for _ in range(MAX_DEPTH):
         if not level:
@@ -356,7 +356,7 @@ def _collect(node: nodes.Node, *, optional: bool) -> Iterator[Reference]:
 
 
 def _lookup(path: Names, source: str) -> Run:
-    """Follows a plain path: what most expressions are, without the cost of a Jinja context."""
+    """Follow a plain path, the most common expression, without the cost of a Jinja context."""
     reference = (Reference(path),)
 
     def run(context: Mapping[str, Any]) -> Json:
@@ -381,7 +381,7 @@ def _lookup(path: Names, source: str) -> Run:
 
 
 def _computed(source: str, found: tuple[Reference, ...], condition: bool, exact: bool) -> Run:
-    """What is more than a path: code of Jinja's, generated when it is first needed (a millisecond each)."""
+    """Evaluate an expression that is more than a path, by code that Jinja generates on first use (a millisecond each)."""
     template: Template | None = None
 
     def run(context: Mapping[str, Any]) -> Json:
@@ -407,14 +407,14 @@ def _computed(source: str, found: tuple[Reference, ...], condition: bool, exact:
         except (BadValue, TemplateError) as error:
             raise failed(source, str(error)) from error
         except Exception as error:
-            # Nothing that Python says is for the author of a flow.
+            # Python's own messages mean nothing to the author of a flow.
             raise failed(source, f"it cannot be evaluated ({type(error).__name__})") from error
 
     return run
 
 
 def _rewritten(node: nodes.Expr, excused: bool = False) -> nodes.Expr:
-    """The expression with our own words for what Jinja would leave to Python. `excused`: it has a default."""
+    """Replace operations whose errors Jinja would leave to Python by our own. `excused`: it has a default."""
     guards = isinstance(node, nodes.Filter | nodes.Test) and node.name in ("default", "defined", "undefined")
     for child in node.iter_child_nodes():
         if isinstance(child, nodes.Expr | nodes.Helper):
@@ -429,11 +429,10 @@ def _rewritten(node: nodes.Expr, excused: bool = False) -> nodes.Expr:
                         setattr(node, name, [replaced if item is child else item for item in value])
     match node:
         case nodes.Concat():
-            # What is no text appears as JSON there too.
+            # Values other than text appear as JSON here too.
             return _filter(nodes.List(node.nodes), "join", nodes.Const(""))
         case nodes.Compare():
-            # `a == b`, `a < b` and `a in b` by a filter, which knows what to say of values that have no
-            # order.
+            # `a == b`, `a < b` and `a in b` by a filter, which has a message for values that have no order.
             parts: list[nodes.Expr] = []
             left = node.expr
             for operand in node.ops:
@@ -465,7 +464,7 @@ def _filter(subject: nodes.Expr, name: str, *arguments: nodes.Expr) -> nodes.Fil
 
 
 def _undefined(found: Sequence[Reference], context: Mapping[str, Any]) -> str | None:
-    """Says which of the names is missing and what was probably meant."""
+    """Name the missing reference, with a suggestion; None if all exist."""
     for reference in found:
         if reference.optional:
             continue

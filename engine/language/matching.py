@@ -1,5 +1,5 @@
-"""Regular expressions in flows, by RE2: its time grows with the length of the text and with nothing else, so no pattern can
-hang a bot. It has no references back and no look-around, which is what that costs."""
+"""Regular expressions in flows, by RE2: its time is linear in the length of the text, so no pattern can hang a bot. The
+price is that it has no backreferences and no look-around."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_MEMORY = 2**20
 
 
 class BadPattern(ValueError):
-    """A text is no regular expression that RE2 takes; says why."""
+    """The text is not a regular expression for RE2; the message says why."""
 
 
 @lru_cache(maxsize=256)
@@ -38,13 +38,13 @@ def compiled(pattern: str) -> Any:
 
 
 def found(text: str, pattern: str) -> list[Json] | None:
-    """The first place that the pattern matches: what it matched, then its groups; None where there is none."""
+    """Return the first match of the pattern, then its groups; None if there is none."""
     match = compiled(pattern).search(text)
     return None if match is None else [match.group(0), *match.groups()]
 
 
 def replaced(text: str, pattern: str, new: str, count: int) -> str:
-    """The text with what the pattern matches replaced; `\\1` in `new` is the first group."""
+    """Replace the matches of the pattern; `\\1` in `new` is the first group."""
     search = compiled(pattern)
     if sum(1 for _ in search.finditer(text)) * len(new) > MAX_REPLACED:
         raise BadPattern(f"the text would grow by more than {MAX_REPLACED} characters")

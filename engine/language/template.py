@@ -1,15 +1,13 @@
-"""Texts with `{{ }}`: finding the expressions in one, and what keeps their values harmless in a message.
-Pure.
+"""Texts with `{{ }}`: finding the expressions in one, and escaping their values in a message. Pure.
 
-Brackets and quotes inside an expression are followed, so `}}` may stand in them. What an expression is stands
-here too, without Jinja: a process that evaluates none does not load it.
+Brackets and quotes inside an expression are followed, so it may contain `}}`. The syntax of expressions is defined here
+too, without Jinja: a process that evaluates none does not load it.
 
-No value makes a mention, a link or a picture that the author did not write. A flow's own words are markup;
-what an expression gives is not the author's. In Slack's `mrkdwn` it is enough to escape three characters. A
-`markdown` text has no such escape that holds inside code as well as outside of it, so there a value keeps its
-form (headings, lists, tables, code), and only what could reach somebody or lead somewhere is taken apart: `<`
-before a name, links and pictures, and addresses, which stand as code. What is judged is the text as it will
-be shown: characters that are spelled out there, or become others, are so before anything is looked for.
+No value makes a mention, a link or a picture that the author did not write. A flow's own text is markup; the value of
+an expression is not the author's. In Slack's `mrkdwn` it is enough to escape three characters. A `markdown` text has no
+escape that works inside code as well as outside, so there a value keeps its form (headings, lists, tables, code), and
+only the active parts are broken up: `<` before a name, links and pictures, and addresses, which become code. The check
+applies to the text as it will be shown: characters that are spelled out there, or become others, are converted first.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ _STATEMENT = re.compile(
 
 
 class Segment(NamedTuple):
-    """One `{{ source }}` in a text; `offset` is where its braces begin, `text` the whole of it."""
+    """One `{{ source }}` in a text; `offset` is the start of its braces, `text` the whole with braces."""
 
     source: str
     offset: int
@@ -68,7 +66,7 @@ class Expression(NamedTuple):
 
 
 class BadExpression(ExpressionError):
-    """A text whose `{{ }}` cannot be compiled. `offset` and `snippet` are where in the text, `hint` what to do."""
+    """A `{{ }}` in a text cannot be compiled. `offset` and `snippet` give the place in the text, `hint` the remedy."""
 
     def __init__(self, message: str, hint: str | None = None, offset: int = 0, snippet: str = "") -> None:
         self.message, self.hint, self.offset, self.snippet = message, hint, offset, snippet
@@ -86,7 +84,7 @@ def is_marker_key(key: str) -> bool:
 
 
 def statement_offset(text: str) -> int | None:
-    """Where a Jinja statement such as `{% if %}` begins in a text, if one does."""
+    """Return the offset of a Jinja statement such as `{% if %}` in a text, or None."""
     match = _STATEMENT.search(text)
     return match.start() if match and "%}" in text[match.start() :] else None
 
@@ -168,20 +166,20 @@ _WORD = re.compile(r"[^\s|]+")
 
 
 def shown(text: str) -> str:
-    """Text as it can be shown: NFC without lone surrogates, and what would hide or reorder other text (control and
-    bidi characters) spelled out. Shown once more it stays the same."""
+    """Return text for display: NFC without lone surrogates, with characters that would hide or reorder other text
+    (control and bidi characters) spelled out. Idempotent."""
     text = clean_text(text)[0].replace("\r\n", "\n")
     return _INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 _UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
-"""Letters and marks that look like nothing."""
+"""Letters and marks that look empty."""
 MARKS = "*_~`>"
-"""What stands around words in `mrkdwn` and is not shown itself."""
+"""Formatting marks of `mrkdwn`, which are not shown themselves."""
 
 
 def is_blank(text: str, marks: str = "") -> bool:
-    """True if nothing of a text can be seen: it has white space, characters without a width, and these marks only."""
+    """True if a text shows nothing: only white space, zero-width characters and these marks."""
     return all(
         character.isspace()
         or character in marks
@@ -193,13 +191,13 @@ def is_blank(text: str, marks: str = "") -> bool:
 
 
 def escape_markup(text: str) -> str:
-    """`& < >` as entities, so that nothing in a value is a mention, a link or a channel."""
+    """Escape `& < >`, so that a value contains no mention, link or channel."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def markdown_escapes(pieces: Sequence[object]) -> list[Callable[[str], str]]:
-    """For each piece of a markdown text (literal texts, and expressions between them) what makes its value harmless:
-    that depends on whether the author's words have opened code there, stand on its line, or are a table."""
+    """Return for each piece of a markdown text (literal texts, and expressions between them) the function that escapes
+    its value: that depends on whether the author's text has opened code there, shares its line, or is a table."""
     escapes: list[Callable[[str], str]] = []
     texts = [piece if isinstance(piece, str) else "-" for piece in pieces]
     table = bool(_ROW.search("".join(texts)))
@@ -217,12 +215,12 @@ def markdown_escapes(pieces: Sequence[object]) -> list[Callable[[str], str]]:
 
 
 def open_code(text: str) -> tuple[int, str] | None:
-    """Where code begins that is still open at the end of a markdown text, and the backticks that would close it."""
+    """Return the start of code that is still open at the end of a markdown text, and the backticks that would close it."""
     opened: tuple[int, str] | None = None
     for found in _RUN.finditer(text):
         run = found[0]
         if run.startswith("\n"):
-            # Only a fence goes on behind an empty line.
+            # Only a fence continues after an empty line.
             opened = opened if opened and opened[1].startswith("```") else None
         elif opened is None:
             opened = (found.start(), run)
@@ -247,7 +245,7 @@ def harmless(text: str, *, starts: bool = True, ends: bool = True) -> str:
 
 
 def _broken(text: str) -> str:
-    """As it will be shown, without what is a mention, a link or HTML wherever it stands, in code too."""
+    """Return the text as shown, without mentions, links or HTML, which work even inside code."""
     return _ENTITY.sub("& ", _BEGINS_TAG.sub("< ", shown(text.replace("\r\n", "\n").replace("\r", "\n"))))
 
 
@@ -269,10 +267,10 @@ def _join(made: list[str], part: str) -> None:
 
 
 def _code(found: re.Match[str], table: bool) -> str:
-    """Code as it is surely read: what is inside has no mark that could end it."""
+    """Return code in a safe form: without marks inside that could end it."""
     body = found["span"] if found["fence"] is None else found["fence"].replace("`", "'")
     if "\n" in body:
-        # Behind the marks stands the name of a language, or nothing: else the line could be the head of a table.
+        # The marks are followed by a language name or nothing: else the line could be the head of a table.
         begins = "" if _LANGUAGE.match(body) else "\n"
         return f"```{begins}{body}```" if body.endswith("\n") else f"```{begins}{body}\n```"
     if found["fence"] is not None:

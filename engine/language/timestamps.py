@@ -1,9 +1,9 @@
-"""Times as they are stored; durations (`1h30m`), sizes (`64KiB`) and moments (`2026-11-21T22:40:00Z`) as
-people write them. Now is an argument.
+"""Times in their stored form; durations (`1h30m`), sizes (`64KiB`) and moments (`2026-11-21T22:40:00Z`) as people write
+them. The current time is an argument.
 
-A stored time is UTC ISO-8601 text with milliseconds, which sorts as it compares. Inside the engine a duration
-is a number of seconds, a size a number of bytes, and a moment such a text. Every refusal is a `ValueError`
-whose text has an example in it.
+A stored time is UTC ISO-8601 text with milliseconds, which sorts chronologically. Inside the engine a duration is a
+number of seconds, a size a number of bytes, and a moment such a text. Every error is a `ValueError` whose text has an
+example.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def from_text(text: str) -> datetime:
 
 
 def clock(seconds: Callable[[], float]) -> Callable[[], str]:
-    """A clock that gives the time as it is stored, over one that gives seconds since 1970."""
+    """Return a clock of stored times, based on one that gives seconds since 1970."""
     return lambda: to_text(datetime.fromtimestamp(seconds(), UTC))
 
 
@@ -46,7 +46,7 @@ def after(text: str, seconds: float) -> str:
 
 
 def seconds_between(earlier: str, later: str) -> float:
-    """How many seconds lie between two times; negative when they stand the other way round."""
+    """Return the seconds from one time to another; negative if they are in reverse order."""
     return (from_text(later) - from_text(earlier)).total_seconds()
 
 
@@ -60,7 +60,7 @@ SIZE_UNITS = {"B": 1, "kB": 10**3, "KiB": 2**10, "MB": 10**6, "MiB": 2**20, "GB"
 """Bytes of each unit: powers of ten without the i, powers of two with it."""
 
 MAX_DURATION = 10 * 366 * 86400
-"""Ten years, in seconds: what is longer is a slip, and dates far out do not fit every calendar."""
+"""Ten years, in seconds: longer ones are mistakes, and far dates do not fit every calendar."""
 
 DURATION_PATTERN = r"^(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+(\.\d+)?s)?(\d+ms)?$"
 SIZE_PATTERN = r"^\d+ ?(B|kB|KiB|MB|MiB|GB|GiB)$"

@@ -1,4 +1,4 @@
-"""What expressions give: plain JSON, bounded in size, and the errors that say what is wrong with a value."""
+"""Values of expressions: plain JSON of bounded size, and the errors about them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TEXT_MARGIN = MAX_BYTES // 4
 
 
 class BadValue(ValueError):
-    """What a filter or an operator was given is not what it takes; says so in words for the author of a flow."""
+    """The input of a filter or an operator is not accepted; the message is for the author of a flow."""
 
 
 class TooLarge(BadValue):
@@ -29,19 +29,19 @@ class TooLarge(BadValue):
 
 
 def fail_undefined(value: Undefined) -> NoReturn:
-    """Raises the error that says what is undefined."""
+    """Raise the error that names the undefined value."""
     value._fail_with_undefined_error()
 
 
 def plain(value: Any) -> Json:
-    """The value as plain JSON: tuples become lists, mappings dicts. Raises for what JSON cannot carry."""
+    """Return the value as plain JSON: tuples become lists, mappings dicts. Raises for values that JSON cannot carry."""
     if value is None or type(value) is bool:
         return value
     return _Plain().visit(value)
 
 
 class _Plain:
-    """One walk with a budget, so that a list that holds a large value ten thousand times is noticed early."""
+    """One walk with a budget, so that a list with ten thousand copies of a large value is noticed early."""
 
     def __init__(self) -> None:
         self.left = MAX_BYTES
@@ -87,7 +87,7 @@ class _Plain:
 
 
 def as_text(value: Any) -> str:
-    """What a value is inside text: text as it is, everything else as JSON."""
+    """Return a value for use inside text: text unchanged, everything else as JSON."""
     if type(value) is str:
         return value
     return orjson.dumps(plain(value)).decode()

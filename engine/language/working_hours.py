@@ -1,10 +1,10 @@
-"""Working hours, clocks that count only while people are at work; moments and durations in expressions, as
-plain functions over text. Pure: what time it is now is an argument (`now`).
+"""Working hours, clocks that count only while people are at work; moments and durations in expressions, as plain
+functions over text. Pure: the current time is an argument (`now`).
 
-Hours are a stretch of each named day, from one time on the clock of a place to another. Where the end is not after
-the beginning, the stretch ends on the next day and belongs to the day on which it began. On the days on which a
-clock is put forward or back a stretch begins when the clock first shows its beginning or later, and ends when it
-first shows its end or later: it may be an hour shorter or longer than on other days, as it is for the people.
+Hours are a stretch of each named day, between two times on the clock of a place. If the end is not after the beginning,
+the stretch ends on the next day and belongs to the day on which it began. On days with a clock change a stretch begins
+when the clock first shows its beginning or later, and ends when it first shows its end or later: it may be an hour
+shorter or longer than on other days, as for the people there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 """Names of the days of the week, in the order of `datetime.weekday()`."""
 
 MOST_DAYS = 3660
-"""How far ahead a moment is looked for: about ten years, as long as a duration may be."""
+"""Most days to look ahead for a moment: about ten years, the longest duration."""
 
 _DAY = timedelta(days=1)
 _MIDNIGHT = "24:00"
@@ -42,7 +42,7 @@ class Hours(NamedTuple):
 
 
 def known_zone(name: str) -> bool:
-    """True if there is a timezone of that name, as the IANA database has it."""
+    """True if the IANA database has a timezone of that name."""
     try:
         _zone(name)
     except (KeyError, ValueError, OSError):  # `ZoneInfoNotFoundError` is a `KeyError`
@@ -96,9 +96,9 @@ def after(start: str, seconds: float, hours: Hours | None) -> str:
 
 
 def _stretches(hours: Hours, begun: datetime) -> Iterator[tuple[datetime, datetime]]:
-    """When the hours begin and end, day by day, from the stretch that a moment may lie in; in UTC."""
+    """Yield the beginnings and ends of the hours in UTC, day by day, from the stretch that may contain a moment."""
     zone = _zone(hours.zone)
-    # What began the evening before may still go on.
+    # A stretch from the evening before may still go on.
     first = begun.astimezone(zone).date() - _DAY
     for number in range(MOST_DAYS + 2):
         day = first + number * _DAY
@@ -108,12 +108,12 @@ def _stretches(hours: Hours, begun: datetime) -> Iterator[tuple[datetime, dateti
 
 
 def _first_shown(zone: ZoneInfo, day: date, minute: int) -> datetime:
-    """The first moment at which the clocks of a place show this time of that day, or a later one."""
+    """Return the first moment at which the clocks of a place show this time of that day, or a later one."""
     wanted = datetime.combine(day, time()) + timedelta(minutes=minute)
     found = wanted.replace(tzinfo=zone).astimezone(UTC)
     if found.astimezone(zone).replace(tzinfo=None) == wanted:
         return found
-    # The clock jumps over that time: the moment of the jump, which lies between the two readings of it.
+    # The clock skips that time: the moment of the change lies between the two readings.
     early, late = wanted.replace(tzinfo=zone, fold=1).astimezone(UTC), found
     while late - early > timedelta(seconds=1):
         middle = early + (late - early) // 2

@@ -1,10 +1,11 @@
 """YAML as flows use it: plain JSON data, and the line and column of everything in it.
 
-The events of the parser are read one by one and nothing is built before it was looked at: no anchors, aliases
-or tags, at most 64 levels, 256 KiB, one document, no key twice, no key without a value. Plain scalars follow the core
-schema of YAML 1.2: `true`, `null`, numbers; `on`, `yes`, `12:30`, dates and `<<` are text. Anything else is a
-`FlowError` that says where. What a plain scalar looked like is kept where its value does not say it (`3.10`), and where
-YAML took words for a comment that may be text (`Deploy #42`) there is a doubt. The parser of libyaml is used where PyYAML has it (ten times as fast); its events are the same.
+The events of the parser are read one by one and checked before anything is built: no anchors, aliases or tags, at most
+64 levels, 256 KiB, one document, no duplicate key, no key without a value. Plain scalars follow the core schema of YAML
+1.2: `true`, `null`, numbers; `on`, `yes`, `12:30`, dates and `<<` are text. Anything else is a `FlowError` with its
+place. The spelling of a plain scalar is kept if its value loses it (`3.10`), and a comment that may have been meant as
+text (`Deploy #42`) is a doubt. The parser of libyaml is used if PyYAML has it (ten times as fast); its events are the
+same.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ MAX_BYTES = 256 * 1024
 """The largest flow file, in bytes."""
 
 MAX_DEPTH = 64
-"""How deep a flow file may nest."""
+"""Most levels of nesting in a flow file."""
 
 MAX_YAML_PROBLEMS = 20
 
 SECOND = " (twice)"
-"""What a key ends with, in paths, that stands a second time in its mapping."""
+"""Suffix, in paths, of a duplicate key of a mapping."""
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ud800-\udfff\ufeff\ufffe\uffff]")
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
@@ -72,7 +73,7 @@ class Mark(NamedTuple):
 
 @dataclass
 class Located:
-    """What a file says, and where. `spans` are the beginnings and ends of values, `keys` those of keys."""
+    """Data of a file with its places. `spans` are the beginnings and ends of values, `keys` those of keys."""
 
     file: str
     text: str
@@ -81,9 +82,9 @@ class Located:
     keys: dict[Path, Mark] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     doubts: list[Problem] = field(default_factory=list)
-    """What is allowed and probably not meant."""
+    """Things that are allowed but probably unintended."""
     empty: set[Path] = field(default_factory=set)
-    """What has no value, which is among the problems."""
+    """Paths without a value, which are among the problems."""
     written: dict[Path, str] = field(default_factory=dict)
     """The numbers, and `true` and `false`, that were written in other characters than their values are."""
 
@@ -113,7 +114,7 @@ class Located:
         return start
 
     def _snippet(self, path: Path, offset: int, snippet: str) -> Mark | None:
-        """Where the snippet stands in the file: the same occurrence as in the value, if it is written so."""
+        """Return the place of the snippet in the file: the same occurrence as in the value, if it is spelled the same."""
         start, end = self.spans[path]
         value = str(self.value(path))
         nth = value[:offset].count(snippet)
@@ -134,7 +135,7 @@ class Located:
 
 
 def decode_source(data: bytes, file: str) -> str:
-    """The text of a file. Raises `FlowError` for what is too large or not UTF-8."""
+    """Decode a file. Raises `FlowError` if it is too large or not UTF-8."""
     if len(data) > MAX_BYTES:
         raise _error(file, 1, 1, _too_large(len(data)))
     try:
@@ -147,8 +148,8 @@ def decode_source(data: bytes, file: str) -> str:
 
 
 def load_located(text: str, file: str, *, empty: bool = False) -> Located:
-    """Reads a text as YAML. Raises `FlowError` when there is no data; lesser problems are in `problems`. With `empty` a key
-    without a value is null: that is for files of others."""
+    """Read a text as YAML. Raises `FlowError` when there is no data; lesser problems are in `problems`. With `empty` a
+    key without a value is null, for files of other programs."""
     text = text.removeprefix("\ufeff")
     match = _CONTROL.search(text)
     if match:
@@ -167,7 +168,7 @@ def load_located(text: str, file: str, *, empty: bool = False) -> Located:
     except _Stop:
         pass
     except (yaml.YAMLError, ValueError, RecursionError, MemoryError, AttributeError, IndexError) as error:
-        # No input is known that gets here; if one is found, it is still an error of the file.
+        # No known input gets here; any that does is still an error of the file.
         raise _error(file, 1, 1, f"the file cannot be read as YAML: {str(error)[:200]}") from None
     if located.problems and located.data is None:
         raise FlowError(located.problems)
@@ -186,7 +187,7 @@ def _too_large(size: int) -> str:
 
 
 class _Stop(Exception):
-    """Nothing further can be read; what is wrong stands in the problems."""
+    """Reading cannot continue; the reason is among the problems."""
 
 
 def _events(text: str) -> Iterator[Any]:
@@ -203,7 +204,7 @@ class _Builder:
         self.flows: list[int] = []
         """The lines in which the lists and mappings with brackets begin that are open."""
         self.ended = 0
-        """Where the event before ended."""
+        """Offset at which the previous event ended."""
         self.events = self._looked_at(_events(located.text))
 
     def run(self) -> None:
@@ -238,8 +239,8 @@ class _Builder:
         return self.located.text[event.end_mark.index - 1 : event.end_mark.index] in ("]", "}")
 
     def _check_comment(self, before: Any) -> None:
-        """A doubt where a comment begins like a word and ends a text, or follows on an opening bracket, a comma, or within
-        brackets a key; on a line of its own where it stands deeper than what the text is the value of."""
+        """Add a doubt if a comment begins like a word and ends a text, or follows an opening bracket, a comma, or
+        within brackets a key; on a line of its own if it is indented deeper than the key of the text."""
         text, end = self.located.text, before.end_mark.index
         found = _WORDS_CUT.match(text, end)
         opens = isinstance(before, yaml.CollectionStartEvent) and before.flow_style
@@ -258,7 +259,7 @@ class _Builder:
         self.located.doubts.append(Problem(self.located.file, line, column, message, hint))
 
     def _is_whole(self, value: Any) -> bool:
-        """True if nothing can belong to a text any more: it is a duration, or one of the words that its key takes."""
+        """True if no further text can belong to the value: it is a duration, or one of the words that its key takes."""
         begin = value.start_mark.index
         line_start = self.located.text.rfind("\n", 0, begin) + 1
         key = _KEY_BEFORE.search(self.located.text, line_start, begin)
@@ -316,7 +317,7 @@ class _Builder:
                 self._note(event, f"the key `{key}` stands here twice", f"the first one is in line {first}")
             else:
                 self.located.keys[(*path, key)] = _mark(event.start_mark)
-            # The second value is read for the problems in it, under a path that nothing else has.
+            # The second value is read for its own problems, under a unique path.
             value = self._value(next(self.events), (*path, key + SECOND if twice else key), depth + 1)
             if not twice:
                 result[key] = value
@@ -337,7 +338,7 @@ class _Builder:
         return key
 
     def _refuse_bare_expression(self, event: Any) -> None:
-        """`text: {{ x }}` is a mapping in a mapping to YAML, and what everybody writes once."""
+        """Explain `text: {{ x }}`, a common mistake, which YAML reads as a mapping in a mapping."""
         text, offset = self.located.text, event.start_mark.index
         if text[offset - 1 : offset + 1] != "{{":
             return
@@ -345,7 +346,7 @@ class _Builder:
         line = text[mark.offset : offset + 200].split("\n")[0].strip()
         before = text[text.rfind("\n", 0, mark.offset) + 1 : mark.offset]
         if "}}" in line and (before.count("{") > before.count("}") or before.count("[") > before.count("]")):
-            # What follows it belongs to the mapping or list around it.
+            # The rest belongs to the mapping or list around it.
             line = line[: line.index("}}") + 2]
         advice = f"write '{line}'" if '"' in line else f'write "{line}"'
         hint = advice if line.endswith("}}") and len(line) <= 80 else "put the whole value in quotes"
@@ -394,7 +395,7 @@ class _Builder:
             raise _Stop
 
     def _fail(self, event: Any, message: str, hint: str | None = None) -> None:
-        """Notes a problem after which the rest of the file cannot be trusted to mean what it says."""
+        """Note a problem after which the rest of the file is unreliable."""
         self._note(event, message, hint)
         self.located.data = None
         raise _Stop
@@ -413,7 +414,7 @@ def _is_duration(text: str) -> bool:
 
 
 def _number(text: str) -> Json:
-    """The core schema of YAML 1.2 for what is not quoted and not null; None for a number that JSON cannot carry."""
+    """Parse an unquoted scalar by the core schema of YAML 1.2; None for a number that JSON cannot carry."""
     if text in _TRUE or text in _FALSE:
         return text in _TRUE
     if _INTEGER.fullmatch(text):

@@ -1,7 +1,7 @@
-"""The schema of an answer in the words that the API takes for structured outputs. Pure.
+"""Schema of an answer in the dialect of the API's structured outputs. Pure.
 
-What the API cannot express is left to the instructions and to the check of the answer: bounds become part of a
-description, and a schema that would have to say something else than its author's is not sent at all.
+Constraints that the API cannot express are left to the instructions and to the check of the answer: bounds become part
+of a description, and a schema that would change its meaning is not sent at all.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _IGNORED = ("$schema", "$id", "$comment", "deprecated", "readOnly", "writeOnly")
 
 
 class _Inexpressible(Exception):
-    """The API has no words for it."""
+    """The API cannot express it."""
 
 
 def form_of(schema: Json) -> Json:
-    """The schema as the API takes it; None where it takes none that means the same."""
+    """Return the schema as the API takes it, or None if it has no equivalent."""
     if not isinstance(schema, dict) or schema.get("type") != "object":
         return None
     counts = {"optional": 0, "unions": 0}

@@ -1,4 +1,4 @@
-"""What can go wrong with a turn. Vendors' errors are translated into these at the edge."""
+"""Errors of a turn. Vendors' errors are translated into these at the edge."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from engine.messages.turns import Usage
 class ProviderError(SaysoError):
     """A turn failed. `retryable`: the same request may succeed later.
 
-    `usage` is what the provider has counted until then (it is paid for), `request_id` what its support asks for,
-    `error_code` the provider's own name of the cause, and `told` what it says with that.
+    `usage` is the provider's count so far (it is charged), `request_id` is for the provider's support, `error_code` the
+    provider's own name of the cause, and `told` its message.
     """
 
     code = "provider"
@@ -32,17 +32,17 @@ class ProviderError(SaysoError):
     ) -> None:
         self.request_id = request_id
         self.retry_after = retry_after
-        """Seconds that the provider asks us to wait; None where it said nothing."""
+        """Seconds that the provider asks us to wait, or None."""
         self.usage = usage or Usage()
         self.status = status
-        """The status of HTTP; None for an error inside a stream, and where nothing came."""
+        """HTTP status; None for an error inside a stream, or without a response."""
         self.error_code = error_code
         self.told = dict(told or {})
         super().__init__(f"{message} (request {request_id})" if request_id else message)
 
 
 class RateLimited(ProviderError):
-    """Too many requests or tokens in a minute (429); wait for `retry_after` where it is given."""
+    """Too many requests or tokens in a minute (429); wait for `retry_after` if it is given."""
 
     code = "rate_limited"
     retryable = True
@@ -63,7 +63,7 @@ class Unavailable(ProviderError):
 
 
 class BadResponse(Unavailable):
-    """What came back is not what the protocol allows: no event stream, broken JSON, events out of order."""
+    """The response violates the protocol: no event stream, broken JSON, events out of order."""
 
     code = "bad_response"
 
@@ -75,7 +75,7 @@ class StreamCut(Unavailable):
 
 
 class InvalidRequest(ProviderError):
-    """The request is wrong and will be refused every time; the message says what is wrong with it."""
+    """The request is wrong and will be refused every time; the message names the fault."""
 
     code = "request_invalid"
 
@@ -87,14 +87,14 @@ class ContextTooLong(InvalidRequest):
 
 
 class PrefixMismatch(InvalidRequest):
-    """Thinking in the conversation belongs to another one: what stands before it was changed. It can be dropped
+    """Thinking in the conversation belongs to another beginning, which was changed. It can be dropped
     (`TurnRequest.drop`)."""
 
     code = "prefix_mismatch"
 
 
 class AccessDenied(ProviderError):
-    """Only whoever runs sayso can help: the key is missing, wrong, or not allowed to do this (401, 403)."""
+    """Only an admin of sayso can help: the key is missing, wrong, or lacks permission (401, 403)."""
 
     code = "access_denied"
 
@@ -106,7 +106,7 @@ class SpendLimit(AccessDenied):
 
 
 class ModelGone(AccessDenied):
-    """There is no such model, or there is none any more (404)."""
+    """The model does not exist, or no longer (404)."""
 
     code = "model_not_found"
 

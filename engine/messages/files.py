@@ -26,7 +26,7 @@ def files_in(content: Sequence[Json]) -> Iterator[Json]:
 
 
 def with_files(content: Sequence[Json], made: Callable[[Json], Json]) -> list[Json]:
-    """The blocks with what is made of each file in its place."""
+    """Return the blocks with the result of `made` in place of each file."""
     return [
         made(block)
         if block["type"] == FILE_BLOCK
@@ -54,7 +54,7 @@ def hollow(block: Json) -> Json:
 
 
 def filled(named: Json, data: bytes) -> Json:
-    """The block that is sent for a kept file: exactly what was sent before, around the same bytes."""
+    """Return the block that is sent for a kept file: the same as before, with the same bytes."""
     block = named["block"]
     if "source" not in block:
         return block

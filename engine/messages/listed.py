@@ -1,7 +1,7 @@
-"""What Claude's models cost, as `genai-prices` lists them. Pure.
+"""Prices of Claude's models, as `genai-prices` lists them. Pure.
 
-A copy, and no import: that takes 0.45 s and 3 MB for a few numbers a model, and the core decides with them. A test holds
-the copy to the package in the version that is named here.
+A copy, not an import: the package takes 0.45 s and 3 MB for a few numbers a model, and the core decides with them. A
+test compares the copy with the package in the version named here.
 """
 
 from __future__ import annotations
@@ -29,4 +29,4 @@ LISTED: Mapping[str, str] = {
     "claude-sonnet-5-5": "2 10 2.5 4 0.1 1000000",
 }
 """Dollars for a million tokens: input, output, written to the cache for five minutes, for an hour, read from it; the
-context in tokens; and where long prompts are dearer from how many tokens, and the same five for those."""
+context in tokens; and for models with a long-prompt price its threshold in tokens, and the same five prices."""

@@ -1,8 +1,8 @@
-"""Messages of a conversation, in the JSON of the Messages API: what makes a conversation legal, and the last
-answer of an agent that has to be JSON, found in its text and checked. Pure.
+"""Messages of a conversation, in the JSON of the Messages API: the rules for a legal conversation, and an agent's last
+answer that must be JSON, found in its text and checked. Pure.
 
-A message is a role and a list of content blocks; a block is a JSON object with a `type`. Blocks that came from the
-model are kept as they are, known or not: a changed thinking block is refused by the API.
+A message is a role and a list of content blocks; a block is a JSON object with a `type`. Blocks from the model are kept
+unchanged, known or not: a changed thinking block is refused by the API.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
 class Message(Struct, frozen=True):
-    """One message: who says it and its blocks."""
+    """One message: its role and its blocks."""
 
     role: Role
     content: tuple[Json, ...]
@@ -37,9 +37,9 @@ class Message(Struct, frozen=True):
 
     @classmethod
     def from_json(cls, data: Json) -> Message:
-        """The inverse of `to_json`. Content that is one text is the API's short form of one text block.
+        """Parse the output of `to_json`. A text as content is the API's short form of one text block.
 
-        Raises `ValueError` for what is no message.
+        Raises `ValueError` for an invalid message.
         """
         role = data.get("role") if isinstance(data, dict) else None
         if role not in ("user", "assistant") or set(data) != {"role", "content"}:
@@ -86,7 +86,7 @@ def user(*blocks: str | Json) -> Message:
 
 
 class Flaw(Struct, frozen=True):
-    """One thing wrong in a conversation: in which message and block (both from 0), and what."""
+    """One fault in a conversation, with its message and block (both from 0)."""
 
     message: int
     block: int | None
@@ -98,12 +98,12 @@ class Flaw(Struct, frozen=True):
 
 
 def legal(messages: Sequence[Message]) -> tuple[Flaw, ...]:
-    """What keeps this conversation from being sent, in its order; nothing for a legal one.
+    """Return the faults that prevent sending this conversation, in its order; empty if it is legal.
 
-    A legal conversation begins with the user (or with a summary by the API), ends with the user (or where the API paused) and
-    alternates; no content is empty; the tool calls of a
-    message are answered in the next one, each once and before anything else; ids are never used twice.
-    Nothing is repaired: which result belongs to an open call is for the caller to know.
+    A legal conversation begins with the user (or with a summary by the API), ends with the user (or where the API
+    paused) and alternates; no content is empty; the tool calls of a message are answered in the next one, each once and
+    before anything else; ids are never used twice. Nothing is repaired: only the caller knows which result belongs to
+    an open call.
     """
     if not messages:
         return (Flaw(0, None, "a conversation needs at least one message"),)
@@ -126,7 +126,7 @@ def _order_flaws(messages: Sequence[Message]) -> list[Flaw]:
 
 
 def served(content: Sequence[Json]) -> bool:
-    """True if an answer ends among tools of the provider's: in a call, or in what one gave."""
+    """True if an answer ends among tools of the provider: with a call or a result."""
     kind = str(content[-1]["type"]) if content else ""
     return kind in ("server_tool_use", "mcp_tool_use") or (
         kind.endswith("_tool_result") and kind != "tool_result"
@@ -134,7 +134,7 @@ def served(content: Sequence[Json]) -> bool:
 
 
 def _summed(message: Message) -> bool:
-    """True if it stands for all that was said before."""
+    """True if it replaces all earlier messages."""
     return bool(message.content) and message.content[0]["type"] == "compaction"
 
 
@@ -154,7 +154,7 @@ def _message_flaws(index: int, message: Message) -> list[Flaw]:
 def _user_flaw(block: Json) -> str | None:
     kind = block["type"]
     if kind == "tool_result":
-        # What is wrong inside a tool's result; no content at all is a legal result.
+        # Faults inside a tool's result; no content at all is a legal result.
         content = block.get("content", "")
         if isinstance(content, str):
             return None
@@ -174,7 +174,7 @@ def _user_flaw(block: Json) -> str | None:
 
 
 def _given_flaw(block: Json) -> str | None:
-    """What is wrong with text, a picture or a document."""
+    """Return the fault of a text, picture or document, or None."""
     if block["type"] == "text":
         return _text_flaw(block)
     source = block.get("source")
@@ -198,7 +198,7 @@ def _text_flaw(block: Json) -> str | None:
 
 
 def _assistant_flaw(block: Json) -> str | None:
-    """What is wrong with what the model said; types that are not known here came from the API and stay."""
+    """Return the fault of a block from the model, or None; unknown types came from the API and stay."""
     kind = block["type"]
     if kind == "text":
         return _text_flaw(block)
@@ -213,7 +213,7 @@ def _assistant_flaw(block: Json) -> str | None:
 
 
 def tool_use_flaw(block: Json) -> str | None:
-    """What keeps the API from taking this tool call back, in words."""
+    """Return why the API would refuse to take this tool call back, or None."""
     for name, shape in (("id", _TOOL_ID), ("name", _TOOL_NAME)):
         value = block.get(name)
         if not (isinstance(value, str) and shape.fullmatch(value)):
@@ -239,7 +239,7 @@ def _pairing_flaws(messages: Sequence[Message]) -> list[Flaw]:
 
 
 def _results_flaws(index: int, message: Message, open_calls: dict[str, int], flaws: list[Flaw]) -> set[str]:
-    """The calls that this message answers; notes what is wrong with its results."""
+    """Return the calls that this message answers; adds the faults of its results to `flaws`."""
     answered: set[str] = set()
     other_before = False
     for place, block in enumerate(message.content):
@@ -280,7 +280,7 @@ _MOST = 600
 
 
 def data_in(text: str) -> tuple[Json, str | None]:
-    """The JSON that a text is, or has in its last fence; and what is wrong where there is none."""
+    """Return the JSON of a text, or of its last fence; or None with the error if there is none."""
     fences = _FENCE.findall(text)
     for candidate in (text.strip(), *reversed(fences)):
         try:
@@ -291,7 +291,7 @@ def data_in(text: str) -> tuple[Json, str | None]:
 
 
 def problem_of(schema: Json, text: str) -> str | None:
-    """What keeps a text from being the answer that was asked for; None where nothing does."""
+    """Return why a text is not the requested answer, or None if it is."""
     data, problem = data_in(text)
     if problem is not None:
         return problem

@@ -1,4 +1,4 @@
-"""What the core may know about models beside the state: prices and limits are configuration. Pure."""
+"""Facts about models that the core may know beside the state: prices and limits are configuration. Pure."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from engine.messages.prices import Price
 
 DEFAULT_MODEL = "claude-sonnet-5-5"
-"""The model of an agent whose file and whose configuration name none."""
+"""Model of an agent if neither its file nor its configuration names one."""
 
 
 class AgentFacts(Struct, frozen=True):
-    """`prices` are those that hold, None: as listed in `engine.messages.prices`. `day_left` is what may still be spent today, in dollars; None where nobody asked or there is no cap; `day_capped`
-    whether there is one."""
+    """`prices` are the current ones, None: as listed in `engine.messages.prices`. `day_left` is today's remaining
+    budget in dollars; None if unknown or without a cap; `day_capped` is True if there is one."""
 
     prices: Mapping[str, Price] | None = None
     default_model: str = DEFAULT_MODEL
     day_left: Decimal | None = None
     day_capped: bool = False
     listens: Mapping[str, str] = MappingProxyType({})
-    """How much agents may hear at most: by id of a channel, `dm`, and under the empty name everywhere else."""
+    """Most that agents may hear: by id of a channel, `dm`, and under the empty name everywhere else."""

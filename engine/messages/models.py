@@ -1,4 +1,4 @@
-"""What models take: as their provider says, or as it was known when this release was made. Pure."""
+"""Capabilities of models: as their provider reports them, or as known when this release was made. Pure."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from msgspec import Struct
 from engine.language.codec import Json
 
 CONTEXT = 1_000_000
-"""Tokens of the context of a model of which nobody knows it."""
+"""Assumed context of an unknown model, in tokens."""
 
 
 class ModelFacts(Struct, frozen=True):
-    """What one model takes. What nobody knows of is taken for granted: a refusal switches it off."""
+    """Capabilities of one model. Unknown ones are assumed: a refusal switches them off."""
 
     context: int = CONTEXT
     max_tokens: int | None = None
-    """The longest answer, in tokens; None where nobody knows."""
+    """Longest answer in tokens; None if unknown."""
     thinking: tuple[str, ...] = ("adaptive",)
-    """Of `adaptive`, `disabled`, `between_tools`."""
+    """Supported modes out of `adaptive`, `disabled`, `between_tools`."""
     efforts: tuple[str, ...] = ("low", "medium", "high", "xhigh", "max")
     structured: bool = True
     compaction: bool = True
@@ -29,11 +29,11 @@ class ModelFacts(Struct, frozen=True):
     updates: bool = True
     """Text between tool calls comes as thinking, which can be shown. The models endpoint does not say it."""
     bound: bool = True
-    """Thinking is bound to what stands before it. The models endpoint does not say it."""
+    """True if thinking is bound to what precedes it. The models endpoint does not report it."""
     lifecycle: str = "active"
     retires_at: str | None = None
     known: bool = False
-    """Whether the provider said it, and not this release."""
+    """True if the provider reported these facts."""
 
 
 _OLD = ModelFacts(
@@ -63,18 +63,18 @@ SHIPPED: Mapping[str, ModelFacts] = {
     ),
     **dict.fromkeys(("claude-haiku-4-5", "claude-sonnet-4-5", "claude-opus-4-5"), _OLD),
 }
-"""As of November 2026, for when the provider cannot be asked."""
+"""Facts as of November 2026, used if the provider cannot be asked."""
 
 _DATED = re.compile(r"-\d{8}$")
 
 
 def shipped(model: str) -> ModelFacts:
-    """What this release knows of a model; a dated id is that of its name."""
+    """Return this release's facts about a model; a dated id has those of its name."""
     return SHIPPED.get(model) or SHIPPED.get(_DATED.sub("", model)) or ModelFacts()
 
 
 def told(model: str, info: Mapping[str, Json]) -> ModelFacts:
-    """What the models endpoint says of a model, with what it does not say from this release."""
+    """Return the facts from the models endpoint, completed by those of this release."""
     here = shipped(model)
     can = info.get("capabilities")
     if not isinstance(can, dict):

@@ -1,4 +1,4 @@
-"""What a turn costs, exactly, and what it can cost at most. Pure.
+"""Exact and maximum costs of a turn. Pure.
 
 Prices are in US dollars for a million tokens, as the provider lists them. Costs are `Decimal`s of dollars, never
 rounded: a budget adds up thousands of tiny ones.
@@ -54,7 +54,7 @@ class Rates:
 
     @property
     def dearest_input(self) -> Decimal:
-        """What a token of the prompt can cost at most."""
+        """Return the highest price of a token of the prompt."""
         return max(self.input, self.cache_write, self.cache_write_1h, self.cache_read)
 
 
@@ -70,15 +70,15 @@ class Price:
     long: Rates | None = None
     long_over: int = 0
     source: str = SOURCE
-    """Who says so."""
+    """Source of the price."""
 
     def to_json(self) -> Json:
-        """The rates as they are recorded beside what was paid."""
+        """Return the rates as they are recorded beside a cost."""
         rates = [format(getattr(self.rates, item.name).normalize(), "f") for item in fields(Rates)]
         return {"of": self.source, "rates": " ".join(rates)}
 
     def rates_for(self, prompt_tokens: int) -> Rates:
-        """The rates of a turn whose prompt has this many tokens."""
+        """Return the rates of a turn whose prompt has this many tokens."""
         return self.long if self.long is not None and prompt_tokens > self.long_over else self.rates
 
 
@@ -92,7 +92,7 @@ def _listed(row: str) -> Price:
 
 
 DEFAULTS: Mapping[str, Price] = {model: _listed(row) for model, row in LISTED.items()}
-"""What holds where nothing is configured."""
+"""Prices used without configuration."""
 
 SEARCH = Decimal("0.01")
 """Dollars for a search in the web."""
@@ -111,7 +111,7 @@ def price_of(model: str, prices: Mapping[str, Price] = DEFAULTS) -> Price:
 
 
 def lacks_price(model: str) -> bool:
-    """True for a model that this release knows, but not what it costs."""
+    """True for a model that this release knows without a price."""
     name = _DATED.sub("", model)
     return name in SHIPPED and name not in DEFAULTS
 
@@ -131,10 +131,10 @@ def worst_case(price: Price, prompt: int, answer: int) -> Decimal:
 
 
 def prices_from(configured: Json, defaults: Mapping[str, Price] = DEFAULTS) -> dict[str, Price]:
-    """The defaults with what is configured: `{model: {input, output, ...}}`, dollars for a million tokens.
+    """Return the defaults updated by the configuration: `{model: {input, output, ...}}`, dollars for a million tokens.
 
-    Left out: a cache write costs 1.25 times the input (2 times for an hour), a read as much as the input, the
-    context is 1,000,000 tokens. `long: {over, input, output, ...}` is for long prompts. Raises `InvalidPrice`.
+    Defaults: a cache write costs 1.25 times the input (2 times for an hour), a read as much as the input, the context
+    is 1,000,000 tokens. `long: {over, input, output, ...}` is for long prompts. Raises `InvalidPrice`.
     """
     if not isinstance(configured, dict):
         raise InvalidPrice("prices are an object with one entry for each model")

@@ -1,8 +1,8 @@
-"""What a request asks for beside the conversation: thinking, effort, the form of the answer; and the features of the API
-that may be refused. Pure.
+"""Options of a request beside the conversation: thinking, effort, the form of the answer; and the API's features that
+may be refused. Pure.
 
-A feature is on where its field stands in the body. Names of betas change: one that the API refuses is switched off by taking
-its field out, and the agent goes on without it.
+A feature is on if its field is in the body. Names of betas change: one that the API refuses is switched off by removing
+its field, and the agent goes on without it.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from engine.messages.turns import Tool
 
 
 class Feature(NamedTuple):
-    """Something that the API does for whoever asks."""
+    """An optional feature of the API."""
 
     name: str
     path: tuple[str, ...]
     """Its field in the body."""
     beta: str | None = None
-    """What must be named in a header for it."""
+    """Name of the beta for the request header."""
     words: tuple[str, ...] = ()
-    """What a refusal says of it, beside the name of the beta."""
+    """Words in a refusal that identify it, beside the name of the beta."""
     value: Json = None
-    """What the field has to be for it; None: anything."""
+    """Required value of the field; None: any."""
 
     def stands_in(self, body: Json) -> bool:
         """True if the request asks for it."""
@@ -61,17 +61,17 @@ FEATURES = (
     ),
     Feature("thinking", ("thinking",), None, ("adaptive thinking", "thinking.type")),
 )
-"""All of them; the beta's name, the field and the words of a refusal are changed here and nowhere else."""
+"""All features; names of betas, fields and words of refusals are defined only here."""
 
 COMPACTION = "compaction"
-"""The type of the block that stands for what it sums up, too."""
+"""Type of the block that replaces what it summarizes, too."""
 
 
 def betas(body: Mapping[str, Json]) -> list[str]:
     """The betas that this request needs."""
     asked = [feature for feature in FEATURES if feature.beta and feature.stands_in(body)]
     found = [str(feature.beta) for feature in asked if feature.name != COMPACTION]
-    # Whether it asks for a summary, or goes on from one.
+    # True if it asks for a summary, or continues from one.
     first = (body.get("messages") or [{}])[0].get("content")
     summed = isinstance(first, list) and any(block.get("type") == COMPACTION for block in first)
     compacts = COMPACTION in body or summed
@@ -81,7 +81,7 @@ def betas(body: Mapping[str, Json]) -> list[str]:
 
 
 def refused(body: Mapping[str, Json], message: str) -> Feature | None:
-    """The feature of this request that a refusal with this message is about; None where it is about something else."""
+    """Return the feature of this request that a refusal with this message is about, or None."""
     told = message.lower()
     for feature in FEATURES:
         signs = [*feature.words, *([feature.beta] if feature.beta else [])]
@@ -109,12 +109,12 @@ def _less(body: Mapping[str, Json], path: tuple[str, ...]) -> dict[str, Json]:
     return kept if inner else {key: value for key, value in kept.items() if key != name}
 
 
-# --- what an agent asks for ----------------------------------------------------------------------------------
+# --- settings of an agent --------------------------------------------------------------------------------------
 
 
 def settings_for(asked: Mapping[str, Json], model: ModelFacts) -> dict[str, Json]:
-    """The fields of the body for what an agent asks for: `{thinking: auto|off, effort, fallbacks, format}`, as far as the
-    model takes it."""
+    """Return the fields of the body for an agent's settings: `{thinking: auto|off, effort, fallbacks, format}`, as far
+    as the model supports them."""
     found: dict[str, Json] = {}
     thinking = _thinking(asked.get("thinking") or "auto", model)
     if thinking is not None:
@@ -155,7 +155,7 @@ def server_tools(asked: Mapping[str, Json], model: ModelFacts) -> list[Tool]:
 
 
 def looked_for(tools: Sequence[Tool], how: str) -> list[Tool]:
-    """These tools, of which the model is told once it has looked for them, and the tool with which it looks."""
+    """Return these tools, which the model sees only after a search, and the search tool."""
     name = f"tool_search_tool_{how}"
     deferred = [replace(tool, more={**tool.more, "defer_loading": True}) for tool in tools]
     return [Tool(name, "", None, {"type": f"{name}_20251119"}), *deferred]
@@ -167,8 +167,8 @@ def is_about_search(refusal: str) -> bool:
 
 
 def _thinking(wanted: str, model: ModelFacts) -> Json:
-    """The text between tool calls comes as thinking on some models: they are asked to show it, and no reasoning. None: what
-    the model does when nothing is said."""
+    """Return the thinking setting. On some models the text between tool calls comes as thinking: they are asked to show
+    it without reasoning. None: the model's default."""
     if wanted == "off":
         for kind in ("disabled", "between_tools"):
             if kind in model.thinking:

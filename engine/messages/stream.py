@@ -1,11 +1,12 @@
-"""The events of the Messages API's stream, folded into content. Pure: bytes and sockets are elsewhere.
+"""Events of the Messages API's stream, folded into content. Pure: bytes and sockets are elsewhere.
 
-The blocks are kept as the wire had them, with what deltas add, whatever their type: any block that begins with an `input`
-has it streamed. Kinds of events, deltas and blocks that are not known here are tolerated; what the protocol does not allow
-is a `BadResponse`.
+The blocks are kept as on the wire, with the additions of deltas, whatever their type: any block that begins with an
+`input` has it streamed. Unknown kinds of events, deltas and blocks are tolerated; a violation of the protocol is a
+`BadResponse`.
 
-The SDK's own accumulation does not do: it takes half an input at the end of a cut stream for a whole one, reads the pieces of
-an input again with each delta, and would bring the SDK, which takes a second to load, to scripts and into the core.
+The SDK's own accumulation does not do: it takes half an input at the end of a cut stream for a whole one, reads the
+pieces of an input again with each delta, and would bring the SDK, which takes a second to load, to scripts and into the
+core.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _CUT_SHORT = ("max_tokens", "model_context_window_exceeded", "refusal")
 
 
 class Assembly:
-    """One turn as far as it has been heard."""
+    """One turn as far as it has been received."""
 
     def __init__(self, request_id: str | None = None, *, model: str = "") -> None:
         """`model` is the one that was asked for."""
@@ -53,11 +54,11 @@ class Assembly:
 
     @property
     def usage(self) -> Usage:
-        """What has been counted so far."""
+        """Return the usage counted so far."""
         return used(self._counted, self._asked).total
 
     def take(self, event: Json) -> list[TurnEvent]:
-        """What this event of the wire tells; kinds that are not known are ignored, as the API asks."""
+        """Return the turn events of a wire event; unknown kinds are ignored, as the API asks."""
         kind = event.get("type") if isinstance(event, dict) else None
         if not isinstance(kind, str):
             raise self.bad("an event without a type")
@@ -72,7 +73,7 @@ class Assembly:
             raise self.bad(f"{kind} is not as it should be: {type(error).__name__} {error}") from error
 
     def finish(self) -> TurnResult:
-        """The whole turn, once the stream has ended. Raises `StreamCut` where it ended too early."""
+        """Return the whole turn, once the stream has ended. Raises `StreamCut` if it ended too early."""
         if self._stop_reason is None:
             heard = "before its first event" if self._model is None else "without a stop reason"
             raise StreamCut(f"the answer was cut off {heard}", request_id=self.request_id, usage=self.usage)
@@ -88,7 +89,7 @@ class Assembly:
         return result
 
     def interrupted(self) -> TurnResult:
-        """What may stand in the conversation when the turn is cut now: whole blocks and the text so far.
+        """Return the part that may stay in the conversation if the turn is cut now: whole blocks and the text so far.
 
         Half a tool call, thinking without its signature, and thinking at the very end cannot be sent back.
         """
@@ -206,8 +207,8 @@ def _dropped(told: list[Json]) -> dict[str, int]:
 
 
 def _behind_seams(blocks: list[dict[str, Json]]) -> list[dict[str, Json]]:
-    """What may be sent back of an answer in which another model went on: what the first one thought, and the tools that it
-    asked for, stay out; the seam stays in its place."""
+    """Return the blocks that may be sent back if another model took over the answer: thinking and tool calls of the
+    first one are dropped; the marker of the switch stays."""
     seams = [index for index, block in enumerate(blocks) if block["type"] == "fallback"]
     last = seams[-1] if seams else 0
     return [
@@ -227,7 +228,7 @@ _DELTAS: dict[tuple[str, str], tuple[str, Callable[[int, str], TurnEvent]]] = {
     ("text", "text_delta"): ("text", TextDelta),
     ("thinking", "thinking_delta"): ("thinking", ThinkingDelta),
 }
-"""Which deltas add text to which blocks: the delta's field, and what is told about it."""
+"""Deltas that add text, by the type of their block: the delta's field, and the resulting event."""
 _OF_OTHERS = ("text_delta", "thinking_delta", "input_json_delta")
 """Deltas that must not come for any other block. Kinds that are not known here are ignored, as the API asks."""
 

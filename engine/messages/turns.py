@@ -1,4 +1,4 @@
-"""A turn as plain values: what is asked, what a stream tells, how it ended. Pure, so that the core may use them."""
+"""A turn as plain values: the request, the events of its stream, the result. Pure, so that the core may use them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from engine.messages.messages import Message
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool that the model may ask for. `input_schema` is a JSON Schema of an object; a tool that the provider runs has
-    none. `more` are its other fields in the Messages API."""
+    """A tool for the model. `input_schema` is a JSON Schema of an object; a tool that the provider runs has none.
+    `more` are its other fields in the Messages API."""
 
     name: str
     description: str
@@ -30,13 +30,13 @@ class Tool:
 
 @dataclass(frozen=True)
 class TurnRequest:
-    """One call of a model: the whole conversation so far, and what it may do.
+    """One call of a model: the whole conversation so far, and its options.
 
-    `max_tokens` limits the answer, thinking included. `stop` are texts at which the model stops. `settings` are the other
-    fields of the body (`thinking`, `output_config`, …; see `engine.messages.request`). `cache` says for how long what the
-    next call repeats is kept: `5m`, `1h` or `off`. `user` is whom the call is for: the provider is told a hash of it.
-    A request of a conversation that was opened has its `body`, and that is sent: what else it says of tools and system is there
-    to be read. With `drop`, the API leaves out thinking that is bound to another beginning.
+    `max_tokens` limits the answer, thinking included. `stop` are texts at which the model stops. `settings` are the
+    other fields of the body (`thinking`, `output_config`, …; see `engine.messages.request`). `cache` is the lifetime of
+    the cached prompt: `5m`, `1h` or `off`. `user` is the person that the call is for: the provider gets a hash. A
+    request of an opened conversation has its `body`, and that is sent: its other fields about tools and system are
+    informative. With `drop`, the API leaves out thinking that is bound to another beginning.
     """
 
     model: str
@@ -51,7 +51,7 @@ class TurnRequest:
     body: Mapping[str, Json] | None = None
     drop: bool = False
     container: str | None = None
-    """Where code of earlier calls ran at the provider: this call's may go on there."""
+    """Provider's container of code in earlier calls, which this call may continue to use."""
     summing: Mapping[str, Json] | None = None
     """The conversation is summed up, in place of an answer: the API's `compaction`; empty where the last message asks for it."""
 
@@ -74,12 +74,12 @@ class TurnRequest:
         )
 
     def to_json(self) -> Json:
-        """The request as the Messages API has it, without what is only about sending (streaming, caching, whom for)."""
+        """Return the request body, without transport options (stream, cache control, metadata)."""
         body: dict[str, Json] = self.frame()
         if self.container is not None:
             body["container"] = self.container
         if self.summing is not None:
-            # A summary has no form, and stops nowhere.
+            # A summary has no form and no stop texts.
             kept = {name: value for name, value in body.get("output_config", {}).items() if name != "format"}
             body = {name: body[name] for name in body if name not in ("output_config", "stop_sequences")}
             body |= {"output_config": kept} if kept else {}
@@ -87,7 +87,7 @@ class TurnRequest:
         return {**body, "messages": [message.to_json() for message in self.messages]}
 
     def frame(self) -> dict[str, Json]:
-        """The request without its messages: what a conversation is opened with, and sends in every call."""
+        """Return the request without its messages: the fixed part that opens a conversation, sent in every call."""
         body: dict[str, Json] = {"model": self.model, "max_tokens": self.max_tokens}
         if self.body is not None:
             return {**self.body, **body}
@@ -102,18 +102,18 @@ class TurnRequest:
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens of a turn, as they are billed: the five numbers overlap nowhere.
+    """Tokens of a turn, as they are billed: the five numbers do not overlap.
 
-    `input_tokens` excludes what was read from the cache or written to it. `output_tokens` includes thinking.
+    `input_tokens` excludes tokens read from the cache or written to it. `output_tokens` includes thinking.
     """
 
     input_tokens: int = 0
     output_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
-    """Written to be kept for five minutes."""
+    """Tokens cached for five minutes."""
     cache_write_1h_tokens: int = 0
-    """Written to be kept for an hour."""
+    """Tokens cached for an hour."""
 
     @property
     def prompt_tokens(self) -> int:
@@ -133,17 +133,17 @@ class Usage:
 
     @classmethod
     def from_json(cls, data: Mapping[str, int]) -> Usage:
-        """The inverse of `to_json`; what is not there is 0."""
+        """Parse the output of `to_json`; missing numbers are 0."""
         return cls(**{item.name: data.get(item.name, 0) for item in fields(cls)})
 
 
 @dataclass(frozen=True)
 class TurnResult:
-    """How a turn ended. `content` are the assistant's blocks, verbatim; `model` is the one that answered.
+    """Result of a turn. `content` are the assistant's blocks, verbatim; `model` is the one that answered.
 
     `stop_reason` is the provider's word: `end_turn`, `tool_use`, `max_tokens`, `stop_sequence`, `pause_turn`,
-    `refusal`, `model_context_window_exceeded`, `compaction`. An interrupted turn has none: its content is what may stand in the
-    conversation (whole blocks and the text so far, which may be nothing), and its usage what was known by then.
+    `refusal`, `model_context_window_exceeded`, `compaction`. An interrupted turn has none: its content is the part that
+    may stay in the conversation (whole blocks and the text so far, possibly empty), and its usage the last known one.
     """
 
     content: tuple[Json, ...]
@@ -155,13 +155,13 @@ class TurnResult:
     cut_call: bool = False
     """The answer ends within a tool call, which is left out."""
     stop_details: Json = None
-    """Of a refusal `{category, explanation, recommended_model, …}`, each of which may be None."""
+    """For a refusal `{category, explanation, recommended_model, …}`, each of which may be None."""
     dropped: Mapping[str, int] = field(default_factory=dict)
-    """How many blocks of earlier thinking the provider left out of the request, by the reason."""
+    """Number of blocks of earlier thinking that the provider left out of the request, by reason."""
     container: Json = None
-    """Where the model's code ran: `{id, expires_at}`."""
+    """Container that ran the model's code: `{id, expires_at}`."""
     parts: tuple[Json, ...] = ()
-    """What each model used in each round, `{model, usage}`, where that is more than one round of the model asked for."""
+    """Usage of each model in each round, `{model, usage}`, unless it is a single round of the requested model."""
     context: int | None = None
     """Tokens of the conversation with this answer, where that is not the sum of the usage."""
     searches: int = 0
@@ -169,11 +169,11 @@ class TurnResult:
 
     @property
     def text(self) -> str:
-        """All text of the answer."""
+        """Return all text of the answer."""
         return "".join(block["text"] for block in self.content if block["type"] == "text")
 
 
-# --- what a stream says --------------------------------------------------------------------------------------
+# --- events of a stream --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -186,8 +186,8 @@ class TextDelta:
 
 @dataclass(frozen=True)
 class ThinkingDelta:
-    """More of the block of thinking with this index. Reasoning is not shown by the provider: what comes are notes on how
-    the model gets on."""
+    """More of the block of thinking with this index. The provider does not show reasoning, but notes on the model's
+    progress."""
 
     index: int
     text: str
@@ -220,7 +220,7 @@ class BlockDone:
 
 @dataclass(frozen=True)
 class Finished:
-    """The turn has ended; always the last event, and there is none after an error."""
+    """The turn has ended; always the last event, and missing after an error."""
 
     result: TurnResult
 

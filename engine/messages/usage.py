@@ -1,7 +1,7 @@
-"""What the API says that a turn has used, read so that nothing that is billed is left out. Pure.
+"""Usage of a turn as the API reports it, read so that everything billed is included. Pure.
 
-`usage` at the top leaves out what a compaction took, and mixes models where one went on for another. Where there are
-`iterations`, they are what counts.
+`usage` at the top omits compactions, and mixes models if one took over from another. If there are `iterations`, they
+count instead.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from engine.messages.turns import Usage
 
 
 class Part(NamedTuple):
-    """What one model used in one go."""
+    """Usage of one model in one round."""
 
     model: str
     usage: Usage
 
 
 class Used(NamedTuple):
-    """What a turn has used."""
+    """Usage of a turn."""
 
     parts: tuple[Part, ...] = ()
     context: int | None = None
@@ -31,7 +31,7 @@ class Used(NamedTuple):
 
     @property
     def total(self) -> Usage:
-        """All tokens."""
+        """Return the sum of all tokens."""
         return sum((part.usage for part in self.parts), Usage())
 
 
@@ -45,18 +45,18 @@ _HOUR = "ephemeral_1h_input_tokens"
 
 
 def merged(before: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
-    """What is known after more was told: numbers are totals, and those that are left out still hold."""
+    """Return the counts after an update: numbers are totals, and missing ones keep their value."""
     return {**before, **{name: value for name, value in told.items() if value is not None}}
 
 
 def used(told: Mapping[str, Any], model: str) -> Used:
-    """What the API has counted for a call that asked for `model`."""
+    """Return the API's count for a call that asked for `model`."""
     hour = int((told.get("cache_creation") or {}).get(_HOUR) or 0)
     searches = int((told.get("server_tool_use") or {}).get("web_search_requests") or 0)
     rounds = told.get("iterations") or []
     if not rounds:
         return Used((Part(model, _usage(told, hour)),), None, searches)
-    # One request has one life of marks, so who wrote for an hour once wrote for an hour in each round.
+    # A request has one cache lifetime: if it wrote for an hour once, it did so in each round.
     parts = tuple(
         Part(str(each.get("model") or model), _usage(each, _hour_of(each, hour))) for each in rounds
     )
@@ -79,7 +79,7 @@ def _usage(told: Mapping[str, Any], hour: int) -> Usage:
 
 
 def parts_json(known: Used, model: str) -> list[Json]:
-    """The parts, where they are not simply one call of `model`."""
+    """Return the parts, unless they are simply one call of `model`."""
     if len(known.parts) < 2 and all(part.model == model for part in known.parts):
         return []
     return [{"model": part.model, "usage": part.usage.to_json()} for part in known.parts]

@@ -22,16 +22,16 @@ from engine.types.lattice import (
 )
 
 Sources: TypeAlias = Callable[[str], str | None]
-"""The text of a module by its name; None where it cannot be found."""
+"""Source of the text of a module by its name; None if it cannot be found."""
 
 
 def no_source(module: str) -> str | None:
-    """Where there is no folder to look in."""
+    """Return None: there is no folder to look in."""
     return None
 
 
 class Function(NamedTuple):
-    """A function: what it takes by name, which of it must be given, whether it takes more, and what it returns."""
+    """Signature of a function: parameters by name, the required ones, True if it takes more, and the return type."""
 
     takes: Mapping[str, Type]
     needed: frozenset[str]
@@ -54,16 +54,17 @@ _MOST_DEPTH = 12
 
 
 class Module(NamedTuple):
-    """What a module defines, as far as it can be read."""
+    """Readable definitions of a module."""
 
     functions: Mapping[str, ast.FunctionDef | ast.AsyncFunctionDef]
     classes: Mapping[str, ast.ClassDef]
     complete: bool
-    """Whether nothing else can be in it: no import, no assignment at its top gives it more functions."""
+    """True if it can have no other functions: no import or assignment at its top adds any."""
 
 
 def function_of(call: str, sources: Sources) -> Function | str | None:
-    """The function that `module:function` names; a text says why there is none. None where nobody can know."""
+    """Return the function that `module:function` names, or a text that says why there is none. None if that cannot be
+    known."""
     name, _, wanted = call.partition(":")
     text = sources(name)
     module = None if text is None else _module(text)
@@ -104,7 +105,7 @@ def _module(text: str) -> Module | None:
 
 
 def _annotated(node: ast.expr | None, module: Module, depth: int = 0) -> Type:
-    """The type that an annotation means; `ANY` for what is not known."""
+    """Return the type of an annotation; `ANY` if unknown."""
     if node is None or depth > _MOST_DEPTH:
         return ANY
     if isinstance(node, ast.Constant):
@@ -152,7 +153,7 @@ def _parametrised(node: ast.Subscript, module: Module, depth: int) -> Type:
 
 
 def _record(node: ast.ClassDef, module: Module, depth: int) -> Type:
-    """A `TypedDict` of the same module; other classes are no JSON, or made to be by themselves."""
+    """Return the type of a `TypedDict` of the same module; other classes are not JSON."""
     bases = [_name(base) for base in node.bases]
     if bases != ["TypedDict"] or any(each.arg == "total" for each in node.keywords):
         return ANY

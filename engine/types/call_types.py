@@ -1,4 +1,4 @@
-"""Filters and tests in expressions: what they are applied to, what they give, and their arguments."""
+"""Filters and tests in expressions: their subjects, results and arguments."""
 
 from __future__ import annotations
 
@@ -45,23 +45,23 @@ _OF_FIELDS = ("join", "sum", "map", "sort", "unique", "min", "max", "selectattr"
 
 
 Side = tuple[nodes.Node, Type]
-"""One of the two values that are compared, and its type."""
+"""One side of a comparison, with its type."""
 
 
 class Expressions(Protocol):
-    """What knows the type of any expression: an argument of a call may be one."""
+    """Source of the type of any expression, such as an argument of a call."""
 
     def of(self, node: nodes.Node, facts: Facts = ..., *, excused: bool = ...) -> Type:
         """The type of an expression where these facts hold."""
 
     def present(self, node: nodes.Node, found: Type, use: str) -> Type:
-        """The type of a value that may not be null where it is used."""
+        """Return the type of a value that must not be null where it is used."""
 
     def compared(self, node: nodes.Node, operator: str, left: Side, right: Side) -> None:
-        """Note what is wrong with a comparison of two values."""
+        """Report the faults of a comparison of two values."""
 
     def report(self, node: nodes.Node, message: str, hint: str | None = ..., name: str | None = ...) -> Type:
-        """Note what is wrong with a part of the expression; its type is not known then."""
+        """Report a fault in a part of the expression; its type is then unknown."""
 
 
 class Calls:
@@ -88,7 +88,7 @@ class Calls:
         arguments: list[Type],
         keywords: Mapping[str, Type] | None = None,
     ) -> Type:
-        """What a filter gives for a value of this type."""
+        """Return the result type of a filter for a value of this type."""
         if not self._fits(node, arguments, keywords or {}):
             return ANY
         gives = GIVES[node.name]
@@ -99,14 +99,14 @@ class Calls:
         return self._special(node, found, arguments) or gives(found)
 
     def tested(self, node: nodes.Test, facts: Facts) -> Type:
-        """True or false; what a test looks at must be of a kind that it takes."""
+        """Return the boolean type, after checking the kind of the test's subject."""
         excused = node.name in ("defined", "undefined")
         found = self._inference.of(node.node, facts, excused=excused)
         self._passes(node, found, [self._inference.of(argument, facts) for argument in node.args])
         return FLAG
 
     def _passes(self, node: nodes.Test, found: Type, arguments: list[Type]) -> None:
-        """A test of a value of this type: it takes it, and can compare it with its argument."""
+        """Check that a test takes a value of this type, and can compare it with its argument."""
         compares = _COMPARES.get(node.name)
         if not self._fits(node, arguments, {}):
             return
@@ -127,7 +127,7 @@ class Calls:
     def _fits(
         self, node: nodes.Filter | nodes.Test, arguments: list[Type], keywords: Mapping[str, Type]
     ) -> bool:
-        """Whether it can be called with these arguments: with so many, of these names and kinds, and of these values."""
+        """True if it can be called with these arguments, by number, names, kinds and values."""
         kind, known = ("filter", FILTERS) if isinstance(node, nodes.Filter) else ("test", TESTS)
         function, _, told = known[node.name]
         signature = arguments_of(function)
@@ -147,7 +147,7 @@ class Calls:
         return wrong is None
 
     def _taken(self, node: nodes.Filter | nodes.Test, found: Type, takes: int) -> Type:
-        """The type of the subject, once it is sure to be one that is taken."""
+        """Return the type of the subject, restricted to the accepted kinds."""
         subject, kind = node.node, "filter" if isinstance(node, nodes.Filter) else "test"
         assert subject is not None
         if not takes & NULL:
@@ -159,7 +159,7 @@ class Calls:
         return self._inference.report(node, message, _remedy(found, takes), node.name)
 
     def _special(self, node: nodes.Filter, found: Type, arguments: list[Type]) -> Type | None:
-        """What depends on more than the kind of the subject."""
+        """Return a result type that depends on more than the kind of the subject, or None."""
         attribute = _attribute(node)
         item = items_of(found)
         if attribute is not None and node.name in _OF_FIELDS:
@@ -244,7 +244,7 @@ class Calls:
         self._passes(each, item, arguments[at + 1 :])
 
     def _by_name(self, node: nodes.Filter, at: int, known: Iterable[str], kind: str) -> str | None:
-        """The filter or test that an argument names; None where nobody knows yet, or there is none of that name."""
+        """Return the filter or test that an argument names; None if it is unknown yet, or does not exist."""
         given = node.args[at] if len(node.args) > at else None
         named = given.value if isinstance(given, nodes.Const) else None
         if not isinstance(named, str) or named in known:
@@ -259,7 +259,7 @@ class Calls:
 
 
 def _misbound(error: str, signature: Signature) -> str:
-    """What is wrong with how many arguments there are, or how they are called."""
+    """Return the message for a wrong number or name of arguments."""
     given = signature.parameters.values()
     most, name = (
         sum(each.kind < each.VAR_KEYWORD for each in given),
@@ -287,7 +287,7 @@ def _wrong_kind(types: BoundArguments) -> str | None:
 
 
 def _wrong_value(node: nodes.Filter | nodes.Test, values: BoundArguments) -> str | None:
-    """What the arguments are refused for, where all of them are written out."""
+    """Return why the arguments are refused, if all of them are constants; otherwise None."""
     given = [*node.args, *(keyword.value for keyword in node.kwargs)]
     if not all(isinstance(each, nodes.Const) for each in given):
         return None
@@ -308,7 +308,7 @@ _COMPARES = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "lteq", "gt": "gt", "ge":
 
 
 def _first(node: nodes.Filter) -> nodes.Expr:
-    """An item of what a filter goes through, in words."""
+    """Return the expression for an item of a filter's subject."""
     return nodes.Getitem(node.node, nodes.Const(0), "load")
 
 

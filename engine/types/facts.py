@@ -1,7 +1,7 @@
-"""What a condition makes true, for the expressions behind it.
+"""Facts that a condition establishes for the expressions after it.
 
-A fact is a path with a value that it has or does not have, or the text of a condition that held. Facts are plain
-values in a set: `and` unites two sets, `or` and the meeting of two edges keep what both have.
+A fact is a path with a value that it has or does not have, or the text of a condition that held. Facts are plain values
+in a set: `and` unites two sets, `or` and the meeting of two edges keep what both have.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from engine.language.template import Names
 
 
 class Fact(NamedTuple):
-    """A path that is, or is not, this value, or is there at all (`has`); under `held` and no path, the text of a condition
-    that held."""
+    """A path that is, or is not, this value, or exists at all (`has`); under `held` and no path, the text of a
+    condition that held."""
 
     kind: Literal["is", "not", "has", "held"]
     path: Names
@@ -40,12 +40,12 @@ def present(path: Names) -> Fact:
 
 
 def when_true(node: nodes.Node) -> Facts:
-    """What holds where this expression is true."""
+    """Return the facts if this expression is true."""
     return frozenset(_true(node)) | {Fact("held", (), repr(node))}
 
 
 def when_false(node: nodes.Node) -> Facts:
-    """What holds where this expression is false."""
+    """Return the facts if this expression is false."""
     return frozenset(_false(node)) | {Fact("held", (), f"not {node!r}")}
 
 
@@ -86,7 +86,8 @@ def _false(node: nodes.Node) -> Facts:
 
 
 def used(node: nodes.Node) -> Facts:
-    """What every evaluation of an expression shows: whatever it looks into, outside of `default`, is not null."""
+    """Return the facts that every evaluation of an expression shows: each value it looks into, outside of `default`, is
+    not null."""
     if isinstance(node, nodes.Filter | nodes.Test) and node.name in ("default", "defined", "undefined"):
         return NOTHING
     if isinstance(node, nodes.And | nodes.Or | nodes.CondExpr):
@@ -109,7 +110,7 @@ def _tested(node: nodes.Test) -> Facts:
 
 
 def _upwards(path: Names) -> Facts:
-    """That neither this path nor what it stands in is null."""
+    """Return the facts that neither this path nor any of its parents is null."""
     return frozenset(not_null(path[:length]) for length in range(1, len(path) + 1))
 
 

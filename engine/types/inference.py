@@ -1,6 +1,6 @@
-"""The type of an expression, from the tree that Jinja parsed, and all that is wrong on the way to it.
+"""The type of an expression, from the tree that Jinja parsed, and all faults in it.
 
-A subexpression that something is wrong with is `ANY` to what is around it, so that one slip is told once.
+A subexpression with a fault is `ANY` to its surroundings, so that one mistake is reported once.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from engine.types.signatures import items_of, source_of, told
 
 NO_PART_OF_TEXT = "null cannot be a part of a text here"
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d(?:T\d\d:\d\d:\d\d\.\d{3}Z)?", re.ASCII)
-"""A moment as `now` is written, or a day, which compares with it as it should."""
+"""A moment in the format of `now`, or a day, which compares correctly with it."""
 _HINT_THERE = "guard it with a condition on `case`, with `is defined`, or with `default`"
 _HINT_GUARD = "guard it with `if`, or with `default(..., true)`"
 
 
 class Wrong(NamedTuple):
-    """One thing that is wrong with an expression: where (a part of its source), what, and what to do. A `doubt` is allowed,
-    and probably not meant."""
+    """One fault in an expression: the part of its source, the message, and the remedy. A `doubt` is allowed but
+    probably unintended."""
 
     message: str
     hint: str | None
@@ -62,28 +62,28 @@ class Wrong(NamedTuple):
 
 
 class Surroundings(Protocol):
-    """What an expression may name, and what holds where it stands."""
+    """Names available to an expression, and the facts at its place."""
 
     def root(self, name: str) -> Type:
-        """The type of a name; `ANY` for one that does not exist, which is told elsewhere."""
+        """Return the type of a name; `ANY` for an unknown one, which is reported elsewhere."""
 
     def narrowed(self, path: Names, found: Type, facts: Facts) -> Type:
-        """What is left of the type of a path where these facts hold."""
+        """Return the type of a path, narrowed by these facts."""
 
 
 class Inference:
-    """The types of one expression. `wrong` collects what is wrong with it."""
+    """The types of one expression. `wrong` collects its faults."""
 
     def __init__(self, names: Surroundings, *, exact: bool = False) -> None:
         self.names = names
         self.exact = exact
         self.wrong: list[Wrong] = []
         self._beside = NOTHING
-        """What the other side of an `and` asks."""
+        """Facts required by the other side of an `and`."""
         self._calls = Calls(self)
 
     def of(self, node: nodes.Node, facts: Facts = NOTHING, *, excused: bool = False) -> Type:
-        """The type of an expression where these facts hold. `excused`: what is undefined in it has a default."""
+        """Return the type of an expression under these facts. `excused`: undefined values in it have a default."""
         if isinstance(node, nodes.Getattr | nodes.Getitem):
             return self._item(node, facts, excused)
         if isinstance(node, nodes.CondExpr):
@@ -134,12 +134,12 @@ class Inference:
     def report(
         self, node: nodes.Node, message: str, hint: str | None = None, name: str | None = None
     ) -> Type:
-        """Note what is wrong with a part of the expression; its type is not known then."""
+        """Report a fault in a part of the expression; its type is then unknown."""
         self.wrong.append(Wrong(message, hint, name if name is not None else source_of(node)))
         return ANY
 
     def present(self, node: nodes.Node, found: Type, use: str) -> Type:
-        """The type of a value that may not be null where it is used."""
+        """Return the type of a value that must not be null where it is used."""
         if found.nullable:
             self.report(node, f"{told(node)} may be null{because(found)}, and {use}", _HINT_GUARD)
             return found.without(NULL)
@@ -271,7 +271,7 @@ class Inference:
         return FLAG
 
     def compared(self, node: nodes.Node, operator: str, left: Side, right: Side) -> None:
-        """Note what is wrong with a comparison of two values."""
+        """Report the faults of a comparison of two values."""
         if operator not in ("in", "notin"):
             # A doubt where a moment is compared with a text that may have another offset: texts compare
             # letter by letter.
@@ -301,7 +301,7 @@ class Inference:
             return
         kinds = a.kinds & b.kinds & ~MISSING
         if NONE in (a, b):
-            # Whether something is null may always be asked.
+            # Comparing with null is always allowed.
             return
         if not kinds:
             hint = _conversion(a, b)
@@ -365,7 +365,7 @@ class Inference:
                     node, f"{_pair(left, inner)} in the list: it is never in it", _conversion(a, b.items)
                 )
             elif a.values is not None and b.items.values is not None and isinstance(left[0], nodes.Getattr):
-                # Some of the list fits: what does not may be a slip, or there for another release.
+                # A part of the list is possible: the rest may be a mistake, or meant for another release.
                 for value in sorted(b.items.values - a.values, key=str):
                     self._impossible(node, left, (nodes.Const(value), of_value(value)), doubt=True)
 
@@ -387,7 +387,7 @@ class Inference:
             return self.report(node, f"{told(node.node)} is {words(found)}, and no number", _to_number(found))
         return NUMBERS
 
-    # --- what is written out -------------------------------------------------------------------------------
+    # --- literals -------------------------------------------------------------------------------------------
 
     def _constant(self, node: nodes.Const, facts: Facts) -> Type:
         return of_value(node.value)
@@ -442,7 +442,7 @@ _BY_NODE: Mapping[type[nodes.Node], Callable[[Inference, Any, Facts], Type]] = {
 
 
 def _falsy(found: Type) -> Type:
-    """What an `and` gives of its left side."""
+    """Return the type of an `and` that stops at its left side."""
     if found.unknown:
         return ANY
     if found.kinds & MAPPING and found.fields:

@@ -1,7 +1,6 @@
-"""The types, their union, how they are told to people, and the types of what documents declare: inputs,
-forms, JSON Schemas.
+"""The types, their union, their descriptions for people, and the types of declarations: inputs, forms, JSON Schemas.
 
-Declarations may be wrong: that is reported elsewhere.
+Faults in declarations are reported elsewhere.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ _WORDS = {
 
 
 class Type(NamedTuple):
-    """What a value may be.
+    """Possible values.
 
-    `kinds` is a set of the bits above. `values` is the finite set of the texts and numbers that it may be, None for any;
-    `items` the type of a list's items, `fields` those of a mapping by name, `rest` the type of its other fields (None:
-    it has no others). `why` says why it may be null. `variants` is what it is for each value of the field `case` beside it,
-    `moment` says that its text is a moment as `now` is one.
+    `kinds` is a set of the bits above. `values` is the finite set of possible texts and numbers, None for any; `items`
+    the type of a list's items, `fields` those of a mapping by name, `rest` the type of its other fields (None: it has
+    no others). `why` says why it may be null. `variants` has the type for each value of the field `case` beside it,
+    `moment` is True if its text is a moment like `now`.
     """
 
     kinds: int
@@ -56,16 +55,16 @@ class Type(NamedTuple):
 
     @property
     def unknown(self) -> bool:
-        """Whether nothing is known of it."""
+        """True if nothing is known about it."""
         return self.kinds == EVERYTHING
 
     @property
     def nullable(self) -> bool:
-        """Whether it is known that it may be null."""
+        """True if it is known to be possibly null."""
         return bool(self.kinds & NULL) and not self.unknown
 
     def without(self, kinds: int) -> Type:
-        """The same type without these kinds; what nobody knows stays unknown."""
+        """Return the type without these kinds; an unknown type stays unknown."""
         return self if self.unknown else self._replace(kinds=self.kinds & ~kinds)
 
     def or_null(self, why: str | None = None) -> Type:
@@ -94,7 +93,7 @@ def one_of(values: Iterable[Value]) -> Type:
 
 
 def list_of(items: Type | None) -> Type:
-    """A list of such items; None when nobody knows what they are."""
+    """Return the type of a list of such items; None for unknown ones."""
     return Type(LIST, items=items)
 
 
@@ -117,7 +116,7 @@ def of_value(value: Json) -> Type:
 
 
 def union(types: Iterable[Type]) -> Type:
-    """What is one of these types; `NEVER` when there are none."""
+    """Return the union of these types; `NEVER` for none."""
     result: Type | None = None
     for each in types:
         result = each if result is None else either(result, each)
@@ -125,7 +124,7 @@ def union(types: Iterable[Type]) -> Type:
 
 
 def either(a: Type, b: Type) -> Type:
-    """What is one of two types."""
+    """Return the union of two types."""
     if a is b or not b.kinds:
         return a
     if not a.kinds:
@@ -206,7 +205,7 @@ _UNKNOWABLE = ("$ref", "$dynamicRef", "allOf", "not", "if", "then", "else")
 
 
 def input_type(entry: Any) -> Type:
-    """The type of an input, of a flow or of a tool, as it is written."""
+    """Return the type of a written input, of a flow or a tool."""
     written = entry if isinstance(entry, Mapping) else {}
     kind = written.get("type", "string")
     choices = _choices(written.get("choices"))
@@ -259,7 +258,7 @@ def _form_field(body: Any, needed: bool) -> Type:
         found = _options(written) or found
         if found == TEXTS and written.get("format") in ("date", "date-time"):
             found = MOMENTS
-    # A box has no third state, and a list may be empty; anything else that is left out is null.
+    # A checkbox has no third state, and a list may be empty; any other empty field is null.
     settled = needed or kind == "array" or (kind == "boolean" and "default" in written)
     return found if settled else found.or_null("the field may be left empty")
 
@@ -293,8 +292,8 @@ def _schema_kind(kind: Any, schema: Mapping[str, Any], depth: int) -> Type:
     if kind == "array":
         return Type(LIST, items=schema_type(schema["items"], depth + 1) if "items" in schema else None)
     if kind == "object":
-        # Fields that a schema does not name are possible in JSON Schema, and hardly ever meant: who uses
-        # one declares it.
+        # JSON Schema allows fields that it does not name, but hardly anybody means that: a flow that uses one declares
+        # it.
         properties = schema.get("properties")
         if not isinstance(properties, Mapping):
             return FREE_MAPPING

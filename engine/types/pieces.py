@@ -1,4 +1,4 @@
-"""The types of values in which expressions stand, from what each expression gives."""
+"""Types of values with expressions, from the type of each expression."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from engine.types.lattice import ANY, TEXTS, Type, list_of, mapping_of, of_value
 
 Pieces: TypeAlias = "list[str | Type]"
 Record: TypeAlias = Mapping[Path, Pieces]
-"""By the path of each text what its parts are: literal text, or the type of an expression."""
+"""Parts of each text by its path: literal text, or the type of an expression."""
 
 
 def type_of(value: Json, path: Path, record: Record) -> Type:
-    """The type of a value whose expressions were recorded."""
+    """Return the type of a value whose expressions were recorded."""
     if isinstance(value, str):
         pieces = record.get(path)
         if pieces is None:
@@ -34,6 +34,6 @@ def type_of(value: Json, path: Path, record: Record) -> Type:
 
 
 def single(pieces: Pieces) -> Type | None:
-    """The type of the only expression of a text that has nothing else but white space."""
+    """Return the type of the single expression of a text that otherwise has only white space, or None."""
     solid = [piece for piece in pieces if not isinstance(piece, str) or piece.strip()]
     return solid[0] if len(solid) == 1 and isinstance(solid[0], Type) else None

@@ -1,4 +1,4 @@
-"""What filters give; a part of an expression as it was written, for messages."""
+"""Result types of filters; and the source of a part of an expression, for messages."""
 
 from __future__ import annotations
 
@@ -62,11 +62,12 @@ GIVES: Mapping[str, Callable[[Type], Type]] = {
     "match": _always(list_of(None).or_null("the pattern may match nothing")),
     "reverse": _reversed,
 }
-"""What every filter gives for a type that it takes, but `default`, which depends on its argument."""
+"""Result type of each filter for an accepted type, except `default`, which depends on its argument."""
 
 
 def given_default(found: Type, other: Type, *, also_empty: bool) -> Type:
-    """What `default` gives: the value, or the other where it is undefined, or with `true` where it is empty or null."""
+    """Return the type of `default`: the value, or the other one if it is undefined, or with `true` also if it is empty
+    or null."""
     if found.unknown:
         return ANY
     kept = found.without(1 << 6)
