@@ -64,14 +64,14 @@ _HEAD = f"""
 {AGENT_EXAMPLE.strip()}
 ```
 
-`timeout` of an agent is the time for all of its work, questions included. `retry` is for its model calls: left out,
-an outage of the provider is waited out, anything else tried five times, the waits doubling from 2 s to at most 5 minutes. What a tool call does when it is
-interrupted is the word of its own `on_crash`.
+`timeout` of an agent covers all of its work, including questions. `retry` is for its model calls. By default sayso waits
+until a provider outage is over, and tries other failures five times, with waits that double from 2 s to at most 5 minutes.
+A tool's own `on_crash` decides what to do if its call is interrupted.
 
 ### Tools of an agent
 
 Each entry of `tools` is a name, or a mapping of one name with settings. The name is one of those below, or one of the
-flow's `tools`. Settings are read when the flow is loaded; expressions may stand in `env`, `headers`, `query` and in
+flow's `tools`. Settings are read when the flow loads; you can use expressions in `env`, `headers`, `query` and in
 the settings of `ask_human`."""
 
 
@@ -84,20 +84,19 @@ def _rest(table: Callable[[type[BaseModel]], str]) -> str:
     return f"""
 ### Tools of your own
 
-Under `tools` of the flow, by name: a node, or another flow, that agents call. A call runs with the rights of the flow;
-what the model gives is data, as any input is.
+Under `tools` of the flow, by name: a node, or another flow, that agents can call. A call runs with the rights of the flow;
+the model's input is data, like any input.
 
 {table(ToolDoc)}
 
-Expressions under `with` may name what the agent may name, and `input`. A tool is a node of a type that does something
-(`shell`, `http`, `python`, types of your own), of `set`, or a `flow`.
+Expressions under `with` can use everything that the agent's can, and `input`. A tool is a node of a type with effects
+(`shell`, `http`, `python`, your own types), of `set`, or a `flow`.
 
 ### Approvals of tool calls
 
-`approvals` has the rules by name of the tool; `"*"` stands for all tools that have no entry of their own, except
-`ask_human` and `plan`. A list of verdicts is short for a rule that has these; a list of rules is gone through until one applies.
+`approvals` has rules by tool name; `"*"` stands for all tools without their own entry, except `ask_human` and `plan`.
+A list of verdicts is short for a rule with these verdicts. In a list of rules, the first that applies is used.
 
 {table(RuleDoc)}
 
-Whoever decides sees exactly what would run, and only that runs. A call that is rejected is a result that tells the model
-who rejected it and why.""".strip()
+Deciders see exactly what would run, and only that runs. If a call is rejected, the model learns who rejected it and why.""".strip()

@@ -74,9 +74,9 @@ Pattern: TypeAlias = Annotated[
 Crash: TypeAlias = Literal["again", "ask"]
 Method: TypeAlias = Literal["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
 
-_NAME = "What the model calls it, where the agent has several of the kind. Left out: `{0}`."
-_DESCRIPTION = "What the model is told about it beside what it is told anyway."
-_ON_CRASH = "What to do when the bot died while it ran, as `on_crash` of a node."
+_NAME = "The model's name for it, if the agent has several of this kind. Default: `{0}`."
+_DESCRIPTION = "An addition to the description that the model gets."
+_ON_CRASH = "What to do if the bot died while it ran, like `on_crash` of a node."
 _TIMEOUT = "How long a call may take."
 
 
@@ -97,7 +97,7 @@ class ToolSettings(Config):
 
 
 class AskHumanTool(ToolSettings):
-    """The model asks people: in free text, with choices, or with a form. The result is the answer with its author, or
+    """The model asks people in free text, with choices, or with a form. The result is the answer with its author, or
     that nobody answered in time."""
 
     node_type = "ask"
@@ -105,7 +105,7 @@ class AskHumanTool(ToolSettings):
 
     who: Annotated[list[Person], Field(min_length=1)] | None = Field(
         None,
-        description="Who may answer. Left out: the requester, or anyone in the channel where there is none.",
+        description="Who may answer. Default: the requester, or anyone in the channel if there is none.",
     )
     timeout: Timeout = None
     remind_every: RemindEvery = None
@@ -119,7 +119,7 @@ class AskHumanTool(ToolSettings):
 
 
 class PlanTool(ToolSettings):
-    """The model states the steps of its work and ticks them off: a checklist that people see in the thread."""
+    """The model lists the steps of its work and ticks them off: a checklist that people see in the thread."""
 
     node_type = "set"
 
@@ -129,7 +129,7 @@ class PlanTool(ToolSettings):
 
 
 class ShellTool(ToolSettings):
-    """The model runs programs in the session's folder: those that `commands` allows, and no shell."""
+    """The model runs programs in the run's folder, only those in `commands`, without a shell."""
 
     node_type = "shell"
     evaluated = frozenset({"env"})
@@ -137,18 +137,19 @@ class ShellTool(ToolSettings):
     example = 'write shell: {commands: ["kubectl get *"]}, or ["*"] for anything'
 
     commands: Annotated[list[Pattern], Field(min_length=1)] = Field(
-        description='What may be run, compared word by word: `"kubectl get *"` is that program with these arguments and any '
-        'behind them, `tail` that program with any, `"systemctl status nginx"` exactly this, `["*"]` anything.'
+        description='The allowed commands, compared word by word: `"kubectl get *"` is that program with these '
+        'arguments and any after them, `tail` that program with any, `"systemctl status nginx"` exactly this, `["*"]` '
+        "anything."
     )
     name: Text | None = Field(None, description=_NAME.format("shell"))
     description: Text | None = Field(None, description=_DESCRIPTION)
     env: dict[str, Scalar] = Field(
         default_factory=dict,
-        description="Environment variables, as `env` of `shell`; secrets may stand in them.",
+        description="Environment variables, like `env` of `shell`; they can contain secrets.",
     )
     timeout: Duration = Field(600.0, description=_TIMEOUT)
     max_output: Size | None = Field(
-        None, description="How much of what a program writes is kept, as in `shell`."
+        None, description="How much of a program's output is kept, as in `shell`."
     )
     on_crash: Crash = Field("ask", description=_ON_CRASH)
 
@@ -159,7 +160,7 @@ class ShellTool(ToolSettings):
 
 
 class HttpTool(ToolSettings):
-    """The model sends HTTP requests to the listed hosts. It never sees what `headers` and `query` add."""
+    """The model sends HTTP requests to the listed hosts. It never sees `headers` and `query`."""
 
     node_type = "http"
     evaluated = frozenset({"headers", "query"})
@@ -167,7 +168,7 @@ class HttpTool(ToolSettings):
     example = "write http: {hosts: [grafana.internal]}"
 
     hosts: Annotated[list[Host], Field(min_length=1)] = Field(
-        description="The hosts it may reach: `grafana.internal`, `*.example.com`, with a port where it is not the usual one."
+        description="The hosts it may reach: `grafana.internal`, `*.example.com`, with a port unless it is the default."
     )
     methods: Annotated[list[Method], Field(min_length=1)] = Field(
         ["GET"], description="The methods it may use."
@@ -176,16 +177,16 @@ class HttpTool(ToolSettings):
     description: Text | None = Field(None, description=_DESCRIPTION)
     headers: dict[str, Scalar] = Field(
         default_factory=dict,
-        description="Headers that every request gets, as `headers` of `http`; secrets may stand in them.",
+        description="Headers for every request, like `headers` of `http`; they can contain secrets.",
     )
     query: dict[str, Query] = Field(
         default_factory=dict,
-        description="What every address gets behind `?`, as `query` of `http`; secrets may stand in it.",
+        description="Query parameters for every request, like `query` of `http`; they can contain secrets.",
     )
     timeout: Duration = Field(30.0, description=_TIMEOUT)
-    max_body: Size | None = Field(None, description="How much of an answer is read, as in `http`.")
+    max_body: Size | None = Field(None, description="The largest response body, as in `http`.")
     on_crash: Crash | None = Field(
-        None, description=_ON_CRASH + " Left out: `again` for `GET`, `HEAD` and `OPTIONS`, else `ask`."
+        None, description=_ON_CRASH + " Default: `again` for `GET`, `HEAD` and `OPTIONS`, else `ask`."
     )
 
     @classmethod
@@ -195,31 +196,29 @@ class HttpTool(ToolSettings):
 
 
 class ReadFileTool(ToolSettings):
-    """The model reads text files in the session's folder."""
+    """The model reads text files in the run's folder."""
 
     node_type = "read_file"
 
 
 class WriteFileTool(ToolSettings):
-    """The model writes text files in the session's folder."""
+    """The model writes text files in the run's folder."""
 
     node_type = "write_file"
 
 
 class PythonTool(ToolSettings):
-    """The model calls a Python function of yours."""
+    """The model calls your Python function."""
 
     node_type = "python"
     example = 'write python: {call: "package.module:function"}'
 
     call: Callable_ = Field(description="`module:function`, as `call` of `python`.")
-    name: Text | None = Field(None, description="What the model calls it. Left out: the function's name.")
-    description: Text | None = Field(
-        None, description="What it is for. Left out: what the function says of itself."
-    )
+    name: Text | None = Field(None, description="The model's name for it. Default: the function's name.")
+    description: Text | None = Field(None, description="Its purpose. Default: the function's docstring.")
     input: dict[str, InputDoc] | None = Field(
         None,
-        description="What it takes, by name, in the form of a flow's `inputs`. Left out: what its type hints say.",
+        description="Its inputs, by name, like a flow's `inputs`. Default: from its type hints.",
     )
     timeout: Duration = Field(600.0, description=_TIMEOUT)
     on_crash: Crash = Field("ask", description=_ON_CRASH)
@@ -230,16 +229,17 @@ class PythonTool(ToolSettings):
 
 
 class McpTool(ToolSettings):
-    """The model uses tools of an MCP server, as `<server>__<tool>`, and reads its resources, with `<server>__resources` and
-    `<server>__resource`."""
+    """The model uses tools of an MCP server (`<server>__<tool>`) and reads its resources (`<server>__resources`,
+    `<server>__resource`)."""
 
     node_type = "mcp"
     example = "write mcp: {server: grafana, tools: [query]}"
 
-    server: Server = Field(description="The server, by the name that it is configured under.")
-    tools: list[Text] = Field([], description="Those of its tools that may be used.")
+    server: Server = Field(description="The configured name of the server.")
+    tools: list[Text] = Field([], description="The server's tools that the model may use.")
     resources: list[Text] = Field(
-        [], description="Patterns of the addresses of what may be read; `*` is anything: `docs://runbooks/*`."
+        [],
+        description="Patterns of resource addresses that the model may read; `*` matches anything: `docs://runbooks/*`.",
     )
     timeout: Duration = Field(300.0, description=_TIMEOUT)
     on_crash: Crash = Field("ask", description=_ON_CRASH)
@@ -277,14 +277,14 @@ class ToolDoc(Config):
 
     description: Text | None = Field(
         None,
-        description="What it is for: all that the model knows of it. Left out for a flow: its `description`.",
+        description="Its purpose: all that the model knows of it. Default for a flow: its `description`.",
     )
     input: dict[str, InputDoc] | None = Field(
         None,
-        description="What it takes, by name, in the form of the flow's `inputs`; `{{ input.<name> }}` under `with`. Not for "
-        "a flow, which takes its inputs.",
+        description="Its inputs, by name, like the flow's `inputs`; use them as `{{ input.<name> }}` under `with`. Not "
+        "for a flow, which has its own inputs.",
     )
-    type: Text = Field(description="The type of the node: one that does something, `set`, or `flow`.")
+    type: Text = Field(description="The type of the node: one with effects, `set`, or `flow`.")
     with_: dict[str, Any] | None = Field(None, alias="with", description="The configuration, by type.")
     timeout: Duration | None = Field(None, description=_TIMEOUT)
     on_crash: Crash | None = Field(None, description=_ON_CRASH)
@@ -311,32 +311,32 @@ class RuleDoc(Config):
 
     when: Any = Field(
         None,
-        description="A condition in `{{ }}` with `input`, what the model gives the tool, and `tool`, its name. Left out: every "
-        "call.",
+        description="A condition in `{{ }}` with `input` (the model's input for the tool) and `tool` (its name). "
+        "Default: every call.",
     )
     verdicts: Annotated[list[Verdict], BeforeValidator(_verdicts)] = Field(
         ["approve", "reject"],
-        description="What may be decided: `approve`, `reject`, `edit` to change what the tool is given, and `answer` to give its "
-        "result in its place: it does not run then.",
+        description="The possible decisions: `approve`, `reject`, `edit` to change the tool's input, and `answer` to "
+        "enter the result instead, without running the tool.",
     )
     approvers: Annotated[list[Person], Field(min_length=1)] | None = Field(
         None,
-        description="Who may decide, as `approvers` of `approval`. Left out: the requester, or anyone in the channel where "
-        "there is none.",
+        description="Who may decide, like `approvers` of `approval`. Default: the requester, or anyone in the channel "
+        "if there is none.",
     )
     required: Annotated[int, Field(ge=1, le=50)] = Field(
-        1, description="How many different people have to approve."
+        1, description="The number of different people who must approve."
     )
-    exclude_requester: bool = Field(False, description="Whoever asked for the run may not decide.")
-    require_reason: bool = Field(False, description="Whoever rejects says why; the model is told.")
+    exclude_requester: bool = Field(False, description="The requester may not decide.")
+    require_reason: bool = Field(False, description="A rejection needs a reason, which the model is told.")
     timeout: Timeout = None
     on_timeout: Literal["reject", "approve"] = Field(
-        "reject", description="What happens at the timeout: the call is rejected, or it counts as approved."
+        "reject", description="After the timeout: the call is rejected, or it counts as approved."
     )
     remind_every: RemindEvery = None
     escalate: Escalate = None
     hours: WorkingHours = None
-    message: Marked | None = Field(None, description="What stands above the call that is shown.")
+    message: Marked | None = Field(None, description="The text above the call.")
 
     @classmethod
     def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:

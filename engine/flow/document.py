@@ -76,70 +76,70 @@ class TriggerDoc(Config):
     )
     reaction: Text | None = Field(
         None,
-        description="An emoji by name, without colons: whoever reacts to a message with it starts the flow.",
+        description="An emoji name, without colons. A reaction with it to a message starts the flow.",
     )
     shortcut: Shown | None = Field(
         None,
-        description="What the flow is called in the list that the message shortcut *Run a flow* shows.",
+        description="The flow's name in the list of the message shortcut *Run a flow*.",
     )
     schedule: Text | None = Field(
         None,
-        description="A cron expression of five fields: `0 9 * * mon-fri`. The run lives in the thread of a message "
-        "that the bot posts in `channel`.",
+        description="A cron expression with five fields: `0 9 * * mon-fri`. The bot posts a message in `channel`; the "
+        "run lives in its thread.",
     )
     webhook: Text | None = Field(
         None,
-        description="A name: a signed `POST` to `/hooks/NAME` of the address in `SAYSO_METRICS` starts the flow, each body "
-        "once. The run lives in the thread of a message in `channel`.",
+        description="A name. A signed `POST` to `/hooks/NAME` at the address in `SAYSO_METRICS` starts the flow, once "
+        "for each body. The run lives in the thread of a message in `channel`.",
     )
     channels: Annotated[list[Channel], Field(min_length=1)] | None = Field(
         None,
-        description="Where `message` and `reaction` count: ids (`C012345`) or names (`#ops`). Left out: in every channel "
-        "that the bot is in.",
+        description="The channels for `message` and `reaction`: ids (`C012345`) or names (`#ops`). Default: every "
+        "channel that the bot is in.",
     )
     from_bots: Bots = Field(
         False,
-        description="Whether messages of apps count for `message`: `true`, or the ids of those that do (`B012345`, "
-        "`A012345`). Left out: people only.",
+        description="If `message` also matches messages of apps: `true`, or the ids of the apps (`B012345`, "
+        "`A012345`). Default: people only.",
     )
     dedupe: Duration | None = Field(
         None,
-        description="For `message`: within this time of one that started a run, others like it start none; the run's "
+        description="For `message`: after a message starts a run, equal messages start none for this time. The run's "
         "thread says how many there were.",
     )
     dedupe_by: Annotated[list[Text], Field(min_length=1)] | None = Field(
         None,
-        description="The inputs that make two messages alike. Left out: all that the pattern captures.",
+        description="The inputs that make two messages equal. Default: all captured inputs.",
     )
     message_as: Text | None = Field(
         None,
-        description="The input that gets the text of the message, for `message`, `reaction` and `shortcut`.",
+        description="For `message`, `reaction` and `shortcut`: the input that gets the text of the message.",
     )
     link_as: Text | None = Field(
-        None, description="The input that gets the link to that message, for the same three."
+        None, description="For the same three: the input that gets the link to the message."
     )
     channel: Channel | None = Field(
         None,
-        description="For `schedule` and `webhook`: the channel that its message is posted in. Required there.",
+        description="For `schedule` and `webhook` (required): the channel to post in.",
     )
     timezone: Text = Field(
         "UTC", description="For `schedule`: the time zone of the expression, such as `Europe/Berlin`."
     )
     missed: Span = Field(
         3600.0,
-        description="For `schedule`: a run that was missed while the bot was down is made up for once, if it was due at "
-        "most so long ago. `0s`: never.",
+        description="For `schedule`: after an outage, the latest missed run starts late, if it was due at most this "
+        "long ago. `0s`: never.",
     )
     verify: Literal["github", "bearer"] = Field(
         "github",
-        description="For `webhook`, how the sender proves itself: `github`, by `X-Hub-Signature-256` over the body (GitHub, and "
-        "others that sign like it); `bearer`, by `Authorization: Bearer` with the secret (Alertmanager, curl).",
+        description="For `webhook`, how the sender authenticates: `github`, by `X-Hub-Signature-256` over the body "
+        "(GitHub and compatible senders); `bearer`, by `Authorization: Bearer` with the secret (Alertmanager, curl).",
     )
     secret: Text | None = Field(
-        None, description="For `webhook`: the name of the secret that the sender has. Required there."
+        None, description="For `webhook` (required): the name of the sender's secret."
     )
     body_as: Text | None = Field(
-        None, description="For `webhook`: the input, of type `object`, that gets the JSON that was sent."
+        None, description="For `webhook`: the input, of type `object`, that gets the JSON body."
     )
     events: Annotated[list[Text], Field(min_length=1)] | None = Field(
         None,
@@ -147,7 +147,7 @@ class TriggerDoc(Config):
         "the body, not this header: choose the events at GitHub as well, and rely on the body.",
     )
     inputs: dict[str, Any] = Field(
-        default_factory=dict, description="Values of inputs, as they stand here: nothing is evaluated."
+        default_factory=dict, description="Literal values of inputs. They are not evaluated."
     )
 
 
@@ -158,39 +158,37 @@ class LimitsDoc(Config):
     """Limits of each run of the flow."""
 
     deadline: Duration = Field(
-        DEFAULT_DEADLINE, description="How long a question waits that has no `timeout` of its own."
+        DEFAULT_DEADLINE, description="The timeout of questions without their own `timeout`."
     )
-    max_open_prompts: Count = Field(50, description="How many questions may be open at the same time.")
+    max_open_prompts: Count = Field(50, description="The most questions that may be open at the same time.")
     max_node_runs: Count = Field(
         10_000,
-        description="How many nodes may run in all, each round and each try counted; more fail the flow.",
+        description="The most node runs, counting each iteration and attempt. One more fails the flow.",
     )
-    max_depth: Count = Field(16, description="How deep containers and called flows may stand in each other.")
-    concurrency: Count = Field(8, description="How many nodes may run at the same time.")
+    max_depth: Count = Field(16, description="The deepest nesting of containers and called flows.")
+    concurrency: Count = Field(8, description="The most nodes that may run at the same time.")
     max_cost: Annotated[float, Field(gt=0)] | None = Field(
         None,
-        description="How many dollars all agents of a run may cost together. Before a call of a model that could pass it, "
+        description="The most dollars for all agents of a run together. Before a model call that could exceed it, "
         "people are asked.",
     )
     max_tokens_total: Count | None = Field(
-        None, description="How many tokens they may use together, sent and answered; likewise."
+        None, description="The most tokens for them together, sent and received; likewise."
     )
-    max_turns: Count | None = Field(
-        None, description="How many calls of a model they may make together; likewise."
-    )
+    max_turns: Count | None = Field(None, description="The most model calls for them together; likewise.")
 
 
 class RetryDoc(Config):
     """Retries after a failure, before `on_error` applies."""
 
-    attempts: Count = Field(description="How many tries there are in all, the first one included.")
+    attempts: Count = Field(description="The number of attempts, including the first.")
     backoff: Literal["fixed", "exponential"] = Field(
-        "fixed", description="Whether the wait before each try is `delay`, or doubles from there."
+        "fixed", description="Wait `delay` before each attempt, or double it each time."
     )
-    delay: Span = Field(1.0, description="How long to wait before the second try. No process waits with it.")
-    max_delay: Duration = Field(300.0, description="The longest wait between two tries.")
+    delay: Span = Field(1.0, description="The wait before the second attempt. No process waits meanwhile.")
+    max_delay: Duration = Field(300.0, description="The longest wait between two attempts.")
     jitter: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.0, description="By which part of itself a wait is made shorter or longer by chance, from 0 to 1."
+        0.0, description="The fraction, from 0 to 1, by which each wait varies at random."
     )
 
 
@@ -198,31 +196,31 @@ OnLimit: TypeAlias = Literal["fail", "continue", "ask"]
 
 
 class EdgeDoc(Config):
-    """Leads from one node to another."""
+    """An edge from one node to another."""
 
-    from_: Text = Field(alias="from", description="The id of the node that it comes from.")
-    to: Text = Field(description="The id of the node that it leads to, in the same list.")
+    from_: Text = Field(alias="from", description="The id of the node where the edge starts.")
+    to: Text = Field(description="The id of the node where the edge ends, in the same list.")
     when: Any = Field(
         None,
-        description="A condition in `{{ }}`, evaluated once `from` has ended. When false, the edge is dead.",
+        description="A condition in `{{ }}`, evaluated once `from` has ended. If it is false, the edge is dead.",
     )
     type: Literal["forward", "loop"] = Field(
-        "forward", description="`loop` leads back: what comes after `to` runs once more."
+        "forward", description="`loop` leads back: `to` and the nodes after it run again."
     )
     max_iterations: Count | None = Field(
         None,
-        description="How often a loop edge may be taken; 1 means one time back. Required for loop edges.",
+        description="How often a loop edge can be taken; 1 means once back. Required for loop edges.",
     )
     on_limit: OnLimit | None = Field(
         None,
-        description="What happens when a loop edge that was taken so often would be taken once more. `fail` (which is what "
-        "holds when it says nothing): the flow, or the round that the edge stands in, fails. `continue`: it goes on without "
-        "going back. `ask`: people say whether it goes back once more, goes on, or stops.",
+        description="What to do when a loop edge at its limit would be taken again. `fail` (default): the flow, or the "
+        "iteration with the edge, fails. `continue`: the flow continues without going back. `ask`: people choose to go "
+        "back once more, continue, or stop.",
     )
     gate: Literal["any", "all"] | None = Field(
         None,
-        description="What `to` waits for: `all` its edges to be resolved, one of them taken (which is what holds when "
-        "none of its edges says anything), or `any` one to be taken. Not for loop edges.",
+        description="When `to` starts: after `all` its edges are resolved and at least one is taken (default), or "
+        "after `any` one is taken. Not for loop edges.",
     )
 
     @classmethod
@@ -261,75 +259,74 @@ class NodeDoc(Config):
 
     id: Text = Field(description="The node's name in expressions: small letters, digits and `_`.")
     type: Text = Field(description="What it does: one of the node types below.")
-    name: Shown | None = Field(None, description="The node's name for people. Left out: the id.")
+    name: Shown | None = Field(None, description="The node's name for people. Default: the id.")
     with_: dict[str, Any] | None = Field(None, alias="with", description="The configuration, by type.")
     if_: Any = Field(
         None,
         alias="if",
-        description='A condition in `{{ }}` that must give true or false: `"{{ inputs.sure }}"`. '
-        "When it is false the node is skipped and its output is null.",
+        description='A condition in `{{ }}` that must be true or false: `"{{ inputs.sure }}"`. If it is false, the '
+        "node is skipped and its output is null.",
     )
     timeout: Duration | None = Field(
         None,
-        description="How long the work may take; for types that do work outside (shell, http, python) and for types "
-        "that hold other nodes. What is over time is cancelled.",
+        description="How long the work may take, for types that do outside work (shell, http, python) and for "
+        "containers. After that it is cancelled.",
     )
     on_crash: Literal["again", "ask"] | None = Field(
         None,
-        description="What to do when the bot died while the node ran: run it `again` with the same idempotency key, "
-        "or `ask` a person. Left out: `again` for what has no effects, `ask` for shell, python and for http that is "
-        "no GET.",
+        description="What to do if the bot died while the node ran: run it `again` with the same idempotency key, or "
+        "`ask` a person. Default: `again` for nodes without effects, `ask` for shell, python and http other than GET.",
     )
     # The shape is checked by hand: pydantic's errors for a union name all of its members.
     retry: Annotated[
         Any, WithJsonSchema({"anyOf": [{"enum": ["safe", "never"]}, {"type": "object"}, {"type": "null"}]})
     ] = Field(
         None,
-        description="How often to try again after a failure: a mapping, see [Retries](#retries). Also short for "
-        "`on_crash`: `safe` is `again`, `never` is `ask`.",
+        description="Retries after a failure: a mapping, see [Retries](#retries). Also short for `on_crash`: `safe` is "
+        "`again`, `never` is `ask`.",
     )
     on_error: OnError = Field(
         "fail",
-        description="What a failure of the node does, when no try is left: `fail` fails what it stands in, and with it "
-        "the flow; `continue` goes on with the output null; `ask` asks in the thread whether to try again, skip it or "
-        "abort; `goto:<id>` goes to a node of the same list.",
+        description="What to do when the node has failed and no retry is left: `fail` fails the container and so the "
+        "flow; `continue` continues with a null output; `ask` asks in the thread to retry, skip or abort; `goto:<id>` "
+        "jumps to a node of the same list.",
     )
     on_failure: Nodes | None = Field(
-        None, description="Nodes that run after the node has failed, before `on_error` counts."
+        None, description="Nodes that run after the node has failed, before `on_error` applies."
     )
     body: Nodes | None = Field(None, description="The nodes of a `foreach` or a `loop`.")
     edges: list[EdgeDoc] | None = Field(None, description="The edges between the nodes of `body`.")
     branches: NamedNodes | None = Field(None, description="The branches of a `parallel`, by name.")
     cases: NamedNodes | None = Field(None, description="The cases of a `switch`, by value.")
-    default: Nodes | None = Field(None, description="What a `switch` runs when no case fits.")
+    default: Nodes | None = Field(None, description="The nodes that a `switch` runs if no case matches.")
 
 
 class FlowDoc(Config):
     """A flow file."""
 
     flow: Text = Field(description="The name: small letters, digits, `_` and `-`.")
-    description: str | None = Field(None, description="What it is for, in lists and help.")
-    inputs: dict[str, InputDoc] = Field(default_factory=dict, description="What a start takes, by name.")
-    triggers: list[TriggerDoc] = Field(default_factory=list, description="What starts it beside its name.")
+    description: str | None = Field(None, description="The purpose, shown in lists and help.")
+    inputs: dict[str, InputDoc] = Field(default_factory=dict, description="The inputs of a start, by name.")
+    triggers: list[TriggerDoc] = Field(default_factory=list, description="Other ways to start it.")
     allowed_to_start: Annotated[list[Person], Field(min_length=1)] | None = Field(
         None,
-        description="Who may start it: user ids, e-mail addresses, user groups (`@sre`), `channel`, and `local:<user>` for "
-        "`sayso start-flow`. Left out: the members of the channel.",
+        description="Who may start it: user ids, e-mail addresses, user groups (`@sre`), `channel`, and `local:<user>` "
+        "for `sayso start-flow`. Default: the members of the channel.",
     )
     channels: Annotated[list[Channel], Field(min_length=1)] | None = Field(
         None,
-        description="Where it may be started: ids (`C012345`) or names (`#ops`). Left out: wherever the bot is.",
+        description="Where it may be started: ids (`C012345`) or names (`#ops`). Default: wherever the bot is.",
     )
     limits: LimitsDoc = Field(
-        default_factory=lambda: LimitsDoc.model_validate({}), description="What no run exceeds."
+        default_factory=lambda: LimitsDoc.model_validate({}), description="Limits of each run."
     )
     lock: Text | None = Field(
         None,
-        description="A name, with `{{ }}`, that one session at a time may hold: taken before the first node, until the end.",
+        description="A name, with `{{ }}`, that one run can hold at a time, from its first node to its end.",
     )
     on_conflict: Literal["queue", "refuse"] = Field(
         "queue",
-        description="What a start does while another session holds the lock: wait for its turn, or fail and say who has it.",
+        description="If another run holds the lock: wait for its turn, or fail and name the holder.",
     )
     tools: dict[str, ToolDoc] = Field(
         default_factory=dict,
@@ -337,12 +334,12 @@ class FlowDoc(Config):
     )
     nodes: Nodes = Field(description="The steps, in order.")
     edges: list[EdgeDoc] | None = Field(
-        None, description="The edges between `nodes`, when they are a graph; see [Graphs](#graphs)."
+        None, description="The edges between `nodes`, if they form a graph; see [Graphs](#graphs)."
     )
     finally_: Nodes | None = Field(
         None,
         alias="finally",
-        description="Nodes that run at the end of every run, however it ended. They ask nobody.",
+        description="Nodes that run at the end of every run, however it ended. They cannot ask people.",
     )
 
 

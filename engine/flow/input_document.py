@@ -23,17 +23,17 @@ class InputDoc(Config):
     type: InputType = Field(
         "string", description="`string`, `number`, `integer`, `boolean`, `array` or `object`."
     )
-    description: str | None = Field(None, description="What it is, for the people who are asked for it.")
-    default: Json = Field(None, description="The value when none is given. It is not evaluated.")
+    description: str | None = Field(None, description="Shown to people when sayso asks for the input.")
+    default: Json = Field(None, description="The default value. It is not evaluated.")
     required: bool | None = Field(
         None,
-        description="Whether a run cannot start without it. Left out: required when there is no `default`. "
-        "An input that is not required and has no default is null.",
+        description="True if a run cannot start without it. Default: true without a `default`. An optional input "
+        "without a default is null.",
     )
     choices: Annotated[list[Any], Field(min_length=1)] | None = Field(
         None, description="The only values allowed; for an array, the only items."
     )
-    items: ItemsDoc | None = Field(None, description="For an array: `{type: ...}` of its items.")
+    items: ItemsDoc | None = Field(None, description="For an array, the `{type: ...}` of its items.")
 
     @property
     def is_required(self) -> bool:

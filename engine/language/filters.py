@@ -398,118 +398,116 @@ _T = TypeVar("_T")
 
 FILTERS: dict[str, tuple[Callable[..., Any], int, str]] = {
     "abs": (abs, NUMBER, "the number without its sign"),
-    "after": (_after, TEXT, "the moment so much later: `now | after('2h')`; a number is seconds"),
-    "before": (_before, TEXT, "the moment so much earlier: `now | before('30d')`"),
-    "capitalize": (_text(str.capitalize), PRESENT, "the first letter large, the others small"),
+    "after": (_after, TEXT, "a later moment: `now | after('2h')`; a number means seconds"),
+    "before": (_before, TEXT, "an earlier moment: `now | before('30d')`"),
+    "capitalize": (
+        _text(str.capitalize),
+        PRESENT,
+        "the first letter in upper case, the others in lower case",
+    ),
     "date": (
         _date,
         TEXT,
-        "a moment as people write it: `now | date('%d.%m.%Y %H:%M', 'Europe/Berlin')`; left out: `%Y-%m-%d` in UTC",
+        "a formatted moment: `now | date('%d.%m.%Y %H:%M', 'Europe/Berlin')`; default: `%Y-%m-%d` in UTC",
     ),
     "default": (
         DEFAULT_FILTERS["default"],
         ANYTHING,
-        "another value where this one is undefined: `x | default('none')`; with `true` as second "
-        "argument also where it is null, empty, 0 or false",
+        "another value if this one is undefined: `x | default('none')`; with `true` as second argument also if it is "
+        "null, empty, 0 or false",
     ),
     "dictsort": (
         _eager("dictsort"),
         MAPPING,
-        "the pairs of a mapping, sorted by key without regard to case; `dictsort(by='value')`, "
-        "`dictsort(case_sensitive=true)`",
+        "the pairs of a mapping, sorted by key, ignoring case; `dictsort(by='value')`, `dictsort(case_sensitive=true)`",
     ),
     "duration": (_duration, NUMBER, "seconds, 0 or more, as a duration: `5400 | duration` is `1h30m`"),
     "filesizeformat": (
         _size,
         NUMBER | TEXT,
-        "a number of bytes for people: `13.4 kB`; with `true` as argument in steps of 1024: `13.1 KiB`",
+        "a readable number of bytes: `13.4 kB`; with `true` as argument in steps of 1024: `13.1 KiB`",
     ),
     "first": (DEFAULT_FILTERS["first"], SIZED, "the first item of a list; an error if it is empty"),
     "float": (
         _float,
         BOOLEAN | NUMBER | TEXT,
-        "a number from text; an error if it is none, unless a default is given: `float(0)`",
+        "a number from text; an error if it is not a number, unless a default is given: `float(0)`",
     ),
     "format": (
         _format,
         TEXT,
-        "text with the values in its places: `'%s: %.1f' | format(name, load)`; `%d` cuts a fraction off",
+        "text with values inserted: `'%s: %.1f' | format(name, load)`; `%d` drops a fraction",
     ),
     "fromjson": (
         _fromjson,
         TEXT,
-        "the value that a JSON text is; an error if it is none or has an integer beyond 64 bits, "
-        "unless a default is given",
+        "the value of a JSON text; an error if it is not JSON or has an integer beyond 64 bits, unless a default is "
+        "given",
     ),
     "int": (
         _int,
         BOOLEAN | NUMBER | TEXT,
-        "a whole number from text, or a number without its fraction; an error if it is none or "
-        "has more than 64 bits, unless a default is given: `int(0)`",
+        "a whole number from text, or a number without its fraction; an error if it is not a number or has more than "
+        "64 bits, unless a default is given: `int(0)`",
     ),
     "items": (_eager("items"), MAPPING, "the pairs of a mapping"),
     "join": (
         _join,
         SIZED,
-        "the items of a list as one text, what is no text as JSON: `join(', ')`, of their fields: "
-        "`join(', ', attribute='name')`",
+        "the items of a list as one text, other values as JSON: `join(', ')`; one field of each: `join(', ', "
+        "attribute='name')`",
     ),
     "last": (DEFAULT_FILTERS["last"], TEXT | LIST, "the last item of a list; an error if it is empty"),
-    "length": (len, SIZED, "how many items or characters (Unicode code points)"),
+    "length": (len, SIZED, "the number of items or characters (Unicode code points)"),
     "lines": (
         lines_of,
         TEXT,
-        r"the lines of a text as a list, without their ends `\n` or `\r\n`; nothing else ends a "
-        r"line",
+        "the lines of a text as a list, without `\\n` or `\\r\\n`; nothing else ends a line",
     ),
     "list": (
         _eager("list"),
         SIZED,
         "a list of the items, of the keys of a mapping, or of the characters of a text",
     ),
-    "lower": (_text(str.lower), PRESENT, "small letters"),
+    "lower": (_text(str.lower), PRESENT, "in lower case"),
     "map": (
         _eager("map"),
         SIZED,
-        "one field of each item, `map(attribute='name')`, or a filter on each, `map('upper')`; an "
-        "error where the field is missing, unless a default is given: `map(attribute='name', "
-        "default='')`",
+        "one field of each item, `map(attribute='name')`, or a filter on each, `map('upper')`; an error if the field "
+        "is missing, unless a default is given: `map(attribute='name', default='')`",
     ),
     "match": (
         _match,
         TEXT,
-        "what a regular expression matches first in a text, and its groups, as a list; null where it does not: "
-        "`tag | match('v([0-9]+)')`",
+        "the first match of a regular expression in a text, and its groups, as a list; null without a match: `tag | "
+        "match('v([0-9]+)')`",
     ),
     "max": (
         DEFAULT_FILTERS["max"],
         SIZED,
-        "the largest item, of texts without regard to case; of the items by a field: "
-        "`max(attribute='size')`; an error if the list is empty",
+        "the largest item, ignoring case; by a field: `max(attribute='size')`; an error if the list is empty",
     ),
     "min": (
         DEFAULT_FILTERS["min"],
         SIZED,
-        "the smallest item, of texts without regard to case; of the items by a field: "
-        "`min(attribute='size')`; an error if the list is empty",
+        "the smallest item, ignoring case; by a field: `min(attribute='size')`; an error if the list is empty",
     ),
     "moment": (
         _moment,
         TEXT,
-        "a moment in the form that `now` has, from ISO-8601 text with an offset, so that both can be compared: "
+        "a moment in the format of `now`, from ISO-8601 text with an offset, so that you can compare them: "
         "`inputs.until | moment > now`",
     ),
     "project": (
         _project,
         LIST,
-        "a list of mappings, each field from a dotted path in the item: "
-        "`nodes.each.iterations | project(host='item', up='outputs.check.stdout')`; null where there is nothing",
+        "a list of mappings, each field from a dotted path in the item: `nodes.each.iterations | project(host='item', "
+        "up='outputs.check.stdout')`; null if it is missing",
     ),
     "reject": (
         _eager("reject"),
         SIZED,
-        "the items that do not pass a test: `reject('none')`; without one those that are null, "
-        "empty, 0 or false",
+        "the items that do not pass a test: `reject('none')`; without a test those that are null, empty, 0 or false",
     ),
     "rejectattr": (
         _eager("rejectattr"),
@@ -519,11 +517,11 @@ FILTERS: dict[str, tuple[Callable[..., Any], int, str]] = {
     "replace": (
         _replace,
         TEXT,
-        "the text with each occurrence of a part replaced by another, `replace('-', '_')`, or the "
-        "first so many of them, `replace('-', '_', 1)`; with `regex=true` what a regular "
-        "expression matches: `replace('\\s+', ' ', regex=true)`, where `\\1` is a group",
+        "the text with each occurrence of a part replaced, `replace('-', '_')`, or only the first ones, `replace('-', "
+        "'_', 1)`; with `regex=true` the matches of a regular expression: `replace('\\s+', ' ', regex=true)`, where "
+        "`\\1` is a group",
     ),
-    "reverse": (_reverse, TEXT | LIST, "a list or a text the other way round"),
+    "reverse": (_reverse, TEXT | LIST, "a list or a text in reverse order"),
     "round": (
         _round,
         NUMBER,
@@ -533,14 +531,12 @@ FILTERS: dict[str, tuple[Callable[..., Any], int, str]] = {
     "since": (
         _since,
         TEXT,
-        "seconds from an earlier moment to this one, less than 0 if it is later: `now | "
-        "since(nodes.gate.at)`",
+        "seconds from an earlier moment to this one, negative if it is later: `now | since(nodes.gate.at)`",
     ),
     "select": (
         _eager("select"),
         SIZED,
-        "the items that pass a test: `select('gt', 3)`; without one those that are not null, "
-        "empty, 0 or false",
+        "the items that pass a test: `select('gt', 3)`; without a test those that are not null, empty, 0 or false",
     ),
     "selectattr": (
         _eager("selectattr"),
@@ -550,15 +546,14 @@ FILTERS: dict[str, tuple[Callable[..., Any], int, str]] = {
     "sort": (
         _eager("sort"),
         SIZED,
-        "sorted, texts without regard to case; `sort(reverse=true)`, `sort(attribute='name')`, "
-        "`sort(case_sensitive=true)`",
+        "sorted, ignoring case; `sort(reverse=true)`, `sort(attribute='name')`, `sort(case_sensitive=true)`",
     ),
     "split": (
         _split,
         TEXT,
-        "the parts of a text between separators, as a list: `split(',')`; without one between white space",
+        "the parts of a text between separators, as a list: `split(',')`; by default between white space",
     ),
-    "string": (as_text, ANYTHING, "the value as text; what is no text becomes JSON"),
+    "string": (as_text, ANYTHING, "the value as text; other values become JSON"),
     "sum": (
         DEFAULT_FILTERS["sum"],
         LIST,
@@ -567,22 +562,22 @@ FILTERS: dict[str, tuple[Callable[..., Any], int, str]] = {
     "title": (
         _text(DEFAULT_FILTERS["title"]),
         PRESENT,
-        "each word with a large first letter, the others small",
+        "each word with its first letter in upper case",
     ),
-    "tojson": (_tojson, ANYTHING, "the value as JSON text; `tojson(indent=2)` for people"),
-    "trim": (_trim, TEXT, "without white space, or the given characters, at both ends"),
+    "tojson": (_tojson, ANYTHING, "the value as JSON text; `tojson(indent=2)` is easier to read"),
+    "trim": (_trim, TEXT, "the text without white space, or the given characters, at both ends"),
     "truncate": (
         _truncate,
         TEXT,
-        "cut to at most a length, behind a word, with `...` (which counts) where something was "
-        "cut: `truncate(80)`; `truncate(80, true)` cuts within a word too",
+        "the text cut to a length, after a word, with `...` (which counts) if it was cut: `truncate(80)`; "
+        "`truncate(80, true)` can cut within a word",
     ),
-    "unique": (_unique, SIZED, "each item once, where 1 and 1.0 are the same"),
-    "upper": (_text(str.upper), PRESENT, "large letters"),
+    "unique": (_unique, SIZED, "each item once; 1 and 1.0 are the same"),
+    "upper": (_text(str.upper), PRESENT, "in upper case"),
     "urlencode": (
         _urlencode,
         NUMBER | TEXT | LIST | MAPPING,
-        "quoted for use in a URL, all but `/`; a mapping as the query of one: `a=1&b=2`",
+        "percent-encoded for a URL, except `/`; a mapping becomes a query: `a=1&b=2`",
     ),
 }
 """Filters, with the kinds of values that they take and their sentence for the flow reference."""
@@ -649,11 +644,15 @@ def _matching(value: str, pattern: str) -> bool:
 TESTS: dict[str, tuple[Callable[..., bool], int, str]] = {
     "defined": (_jinja_test("defined"), ANYTHING, "it is there"),
     "undefined": (_jinja_test("undefined"), ANYTHING, "it is not there"),
-    "none": (_jinja_test("none"), ANYTHING, "it is null, as the output of a skipped node is"),
+    "none": (_jinja_test("none"), ANYTHING, "it is null, like the output of a skipped node"),
     "boolean": (_jinja_test("boolean"), ANYTHING, "it is true or false"),
-    "number": (lambda value: kind_bit(value) == NUMBER, ANYTHING, "it is a number; true and false are none"),
-    "integer": (_jinja_test("integer"), ANYTHING, "it is a number without a point: 2, not 2.0"),
-    "float": (_jinja_test("float"), ANYTHING, "it is a number with a point: 2.0, not 2"),
+    "number": (
+        lambda value: kind_bit(value) == NUMBER,
+        ANYTHING,
+        "it is a number; true and false are not numbers",
+    ),
+    "integer": (_jinja_test("integer"), ANYTHING, "it is a number without a decimal point: 2, not 2.0"),
+    "float": (_jinja_test("float"), ANYTHING, "it is a number with a decimal point: 2.0, not 2"),
     "string": (_jinja_test("string"), ANYTHING, "it is text"),
     "mapping": (_jinja_test("mapping"), ANYTHING, "it is a mapping"),
     "sequence": (lambda value: isinstance(value, str | list | tuple), ANYTHING, "it is a list or text"),
@@ -676,8 +675,8 @@ TESTS: dict[str, tuple[Callable[..., bool], int, str]] = {
         TEXT,
         "a regular expression matches somewhere in the text: `is matching('^v[0-9]')`",
     ),
-    "startswith": (_starts, TEXT, "the text starts so: `is startswith('v')`"),
-    "endswith": (_ends, TEXT, "the text ends so: `is endswith('.yml')`"),
+    "startswith": (_starts, TEXT, "the text starts with this: `is startswith('v')`"),
+    "endswith": (_ends, TEXT, "the text ends with this: `is endswith('.yml')`"),
     "eq": (
         same,
         ANYTHING,

@@ -50,11 +50,13 @@ SESSION_FIELDS = ("id", "requester", "flow")
 
 ROOTS: Mapping[str, str] = {
     "inputs": "the inputs, `inputs.<name>`",
-    "nodes": "the outputs of the nodes before, `nodes.<id>`; null for a node that was skipped or failed",
-    "status": "how the nodes before ended, `status.<id>`: `completed`, `skipped` or `failed`; null for one that did not run",
-    "errors": "why a node before failed, `errors.<id>`: `{type, message}`, of a rejected approval also `by`, `reason`, `at` and "
-    "`values`; null for the others",
-    "messages": "the messages of people that answered no question, as a list of `{text, by, at}`; `by` is `{id, name, email}`",
+    "nodes": "the outputs of earlier nodes, `nodes.<id>`; null for a node that was skipped or failed",
+    "status": "the outcomes of earlier nodes, `status.<id>`: `completed`, `skipped` or `failed`; null for one that did "
+    "not run",
+    "errors": "the errors of earlier nodes, `errors.<id>`: `{type, message}`, of a rejected approval also `by`, "
+    "`reason`, `at` and `values`; else null",
+    "messages": "people's messages that answered no question, as a list of `{text, by, at}`; `by` is `{id, name, "
+    "email}`",
     "session": "`session.id`, `session.requester` (`{id, name, email, manager, timezone}`, null where unknown) and `session.flow`",
     "now": "the time of this step, in UTC: `2026-11-21T22:40:00.000Z`",
     "secrets": "`secrets.NAME`, in `env` of shell and in requests of http only",
@@ -62,8 +64,9 @@ ROOTS: Mapping[str, str] = {
 """Names known to all expressions, with their descriptions for the flow reference."""
 
 VARIABLES: Mapping[str, str] = {
-    "index": "in the body of `foreach` and `loop`: the number of the round, from 0",
-    "last": "in the body and the conditions of `loop`: the outputs of the round before, `last.<id>`; null at first",
+    "index": "in the body of `foreach` and `loop`: the number of the iteration, from 0",
+    "last": "in the body and the conditions of `loop`: the outputs of the previous iteration, `last.<id>`; null at "
+    "first",
 }
 """The names that bodies know; a `foreach` gives its item a name beside them."""
 

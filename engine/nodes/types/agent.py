@@ -45,22 +45,22 @@ class CompactConfig(Config):
 
     at: Annotated[int, Field(ge=50_000)] = Field(
         COMPACT_AT,
-        description="From how many tokens on; before that where the model's context is nearly full.",
+        description="The number of tokens; earlier if the model's context is nearly full.",
     )
     instructions: Annotated[str, Field(min_length=1, max_length=16_000)] | None = Field(
-        None, description="What the summary has to hold, in place of what Claude asks itself for."
+        None, description="Instructions for the summary, instead of Claude's own."
     )
 
 
 class RetryConfig(Config):
     """Changes for the next call if people choose *Try again* after an unusable answer of the model."""
 
-    model: Text | None = Field(None, description="The model that is asked from then on.")
+    model: Text | None = Field(None, description="The model from then on.")
     max_tokens: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="How long an answer may be from then on, in tokens."
+        None, description="The longest answer from then on, in tokens."
     )
     thinking: Literal["off"] | None = Field(
-        None, description="`off`: it goes on without thinking, where the model can do without."
+        None, description="`off`: no more thinking, if the model allows that."
     )
 
 
@@ -106,9 +106,9 @@ class WebConfig(Config):
     """Limits of Claude's access to the web."""
 
     domains: Annotated[list[Domain], Field(min_length=1)] = Field(
-        description="The hosts, with those below them, or `*` for any."
+        description="The hosts, including subdomains, or `*` for any."
     )
-    max_uses: Annotated[int, Field(ge=1, le=20)] = Field(5, description="How often, in one model call.")
+    max_uses: Annotated[int, Field(ge=1, le=20)] = Field(5, description="The most uses in one model call.")
 
 
 class CodeConfig(Config):
@@ -130,128 +130,128 @@ class MemoryConfig(Config):
     """Notes that an agent keeps for later runs."""
 
     write: MemoryWrite = Field(
-        description="`approve`: people see and approve each note first. `auto`: nobody is asked. `off`: there is no memory."
+        description="`approve`: people approve each note first. `auto`: nobody is asked. `off`: no memory."
     )
     scope: Literal["channel", "flow"] = Field(
         "channel",
-        description="Who reads them: agents in the session's channel, or agents of this flow. What was noted in a channel that "
-        "is not public stays there.",
+        description="Who reads them: agents in the run's channel, or agents of this flow. Notes from a channel that is "
+        "not public stay there.",
     )
-    keep: Duration = Field(90 * 86400.0, description="For how long they are kept.")
+    keep: Duration = Field(90 * 86400.0, description="How long notes are kept.")
 
 
 class AgentConfig(Config):
-    """Lets Claude work on a task, with tools, until it is done.
+    """Lets Claude work on a task with tools.
 
-    Each model call and each tool call is a step of its own that is never made twice. People can be asked, decide which
-    calls may run (`approvals`), write to it while it works, and stop it. `tools`, `approvals`, `output` and `context`
-    are read when the flow is loaded.
+    Each model call and each tool call is a step that never runs twice. The agent can ask people. People can decide
+    which calls may run (`approvals`), write to it while it works, and stop it. `tools`, `approvals`, `output` and
+    `context` are read when the flow is loaded.
     """
 
     prompt: Shown = Field(description="The task.")
-    system: str | None = Field(None, description="Who Claude is here and what it has to keep to.")
-    model: Text | None = Field(None, description="The model. Left out: the one that is configured.")
+    system: str | None = Field(None, description="Claude's role and the rules to follow.")
+    model: Text | None = Field(None, description="The model. Default: the configured one.")
     max_tokens: Annotated[int, Field(ge=1)] = Field(
-        MAX_TOKENS, description="How long one answer of the model may be, in tokens, what it thinks included."
+        MAX_TOKENS, description="The longest answer of the model, in tokens, including its thinking."
     )
     thinking: Literal["auto", "off"] | None = Field(
         None,
-        description="`off`: it does not think before it answers, where the model can do without. Left out: `auto`.",
+        description="`off`: no thinking before an answer, if the model allows that. Default: `auto`.",
     )
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None = Field(
-        None, description="How much work it puts into an answer. Left out: the model's default."
+        None, description="The effort for an answer. Default: the model's default."
     )
     fallbacks: Annotated[list[Text], Field(min_length=1)] | None = Field(
-        None, description="Models that go on, in this order, where the model declines to answer."
+        None, description="Models to use, in this order, if the model declines to answer."
     )
     cache: Literal["auto", "5m", "1h", "off"] | None = Field(
         None,
-        description="For how long Claude keeps what is sent again. Left out: `auto`, an hour where people are asked, else "
-        "five minutes.",
+        description="How long Claude caches the prompt. Default: `auto`, an hour if people are asked, else five "
+        "minutes.",
     )
     tool_search: Literal["auto", "bm25", "regex", "off"] | None = Field(
         None,
-        description="Claude looks for tools of MCP servers by words (`bm25`) or patterns (`regex`) and is told of those that "
-        "it finds. Left out: `auto`, `bm25` for more than 30 of them.",
+        description="Claude searches tools of MCP servers by words (`bm25`) or patterns (`regex`) and gets the ones it "
+        "finds. Default: `auto`, `bm25` for more than 30 of them.",
     )
     server_tools: ServerToolsConfig | None = Field(
-        None, description="Tools that run at Anthropic, each only where it stands here."
+        None, description="Tools that run at Anthropic; only those listed here."
     )
     compact: CompactConfig | None = Field(
         None,
-        description="When the conversation is summed up, `at` so many tokens, and with which `instructions`.",
+        description="Summaries of the conversation: `at` how many tokens, and with which `instructions`.",
     )
     retry_with: RetryConfig | None = Field(
-        None, description="What *Try again* changes where the model gave no answer to go on with."
+        None, description="The changes of *Try again* after a model call without a usable answer."
     )
-    temperature: Any = Field(
-        None, exclude=True, description="Ignored: no current model takes it. Leave it out."
-    )
+    temperature: Any = Field(None, exclude=True, description="Ignored: no current model supports it.")
     max_turns: Annotated[int, Field(ge=1)] = Field(
-        MAX_TURNS, description="How many model calls there may be; then a person is asked."
+        MAX_TURNS, description="The most model calls; then a person is asked."
     )
     max_cost: Annotated[float, Field(gt=0)] | None = Field(
-        None, description="How many dollars it may cost; a person is asked before it costs more."
+        None, description="The most dollars; a person is asked before it costs more."
     )
     max_tokens_total: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="How many tokens all its calls may take together; then a person is asked."
+        None, description="The most tokens of all its calls together; then a person is asked."
     )
     context: Annotated[list[AgentContextEntry], BeforeValidator(_known)] = Field(
         default_factory=list,
         exclude=True,
-        description="What it is given as data: conversations of earlier agents by their ids; `thread`, what was said before in "
-        "the session's thread; `channel:20`, the last messages of its channel. One place, or a list.",
+        description="Data for the agent: conversations of earlier agents by their ids; `thread`, the earlier messages "
+        "in the run's thread; `channel:20`, the last messages of its channel. One place, or a list.",
     )
     name: Text | None = Field(
-        None, description="What people call it in the thread: `name: do this`. Left out: the node's id."
+        None, description="Its name in the thread: `name: do this`. Default: the node's id."
     )
     listen: Literal["mention", "requester", "thread"] | None = Field(
         None,
-        description="What it hears: what is said to the bot by name (`mention`), all words of who may steer it "
-        "(`requester`), or also what others say in the thread, as data (`thread`). Left out: `requester`.",
+        description="The messages it gets: those that mention the bot (`mention`), all of the requester and admins "
+        "(`requester`), or also other messages in the thread, as data (`thread`). Default: `requester`.",
     )
     guests: Literal["allow", "data", "refuse"] | None = Field(
         None,
-        description="Words of guests and of other organisations: as those of anybody else (`allow`), never more than data "
-        "(`data`), or not heard where they may not steer (`refuse`). Left out: `allow`.",
+        description="Messages of guests and other organisations: like anybody's (`allow`), only as data (`data`), or "
+        "ignored unless they may instruct it (`refuse`). Default: `allow`.",
     )
     follow_up: Duration | None = Field(
         None,
-        description="How long it listens in its thread after its answer: a reply goes on in the same conversation. The flow "
-        "ends after that. Left out: not at all.",
+        description="How long it listens in its thread after its answer. A reply continues the conversation. Then the "
+        "flow ends. Default: not at all.",
     )
     files: list[AgentFile] | None = Field(
         None,
-        description="Files and images that it is shown: those of an `ask` (`{{ nodes.<id>.files }}`), or names in the "
-        "session's folder.",
+        description="Files and images for the agent: those of an `ask` (`{{ nodes.<id>.files }}`), or names in the "
+        "run's folder.",
     )
     output: dict[str, Any] | None = Field(
         None,
         exclude=True,
-        description="A JSON Schema that the answer must fit; it is `data` of the output. What does not fit is asked for "
-        "once more.",
+        description="A JSON Schema for the answer, which becomes `data` in the output. A wrong answer gets one "
+        "correction.",
     )
     tools: list[Any] = Field(
-        default_factory=list, exclude=True, description="What it can use; see [Tools](#tools-of-an-agent)."
+        default_factory=list,
+        exclude=True,
+        description="The tools it can use; see [Tools](#tools-of-an-agent).",
     )
     approvals: dict[str, Any] = Field(
         default_factory=dict,
         exclude=True,
-        description="By name of a tool which of its calls people decide first; see "
-        "[Approvals of tool calls](#approvals-of-tool-calls).",
+        description="The tool calls that people decide first, by tool name; see [Approvals of tool "
+        "calls](#approvals-of-tool-calls).",
     )
 
     memory: MemoryWrite | MemoryConfig | None = Field(
         None,
         exclude=True,
-        description="Notes for later runs: `approve`, `auto`, `off`, or a mapping. It reads those that there are when it begins, "
-        "and writes them with the tool `remember`. Left out: `off`.",
+        description="Notes for later runs: `approve`, `auto`, `off`, or a mapping. The agent reads them when it "
+        "starts, and writes them with the tool `remember`. Default: `off`.",
     )
     grants: Literal["off", "run", "flow"] = Field(
         "off",
         exclude=True,
-        description="`run`: whoever approves a call can allow calls like it for the rest of this run. `flow`: also in the runs "
-        "of its thread, or of this flow in its channel. `off`: each is decided.",
+        description="`run`: people who approve a call can allow similar calls for the rest of this run. `flow`: also "
+        "in the runs of its thread, or of this flow in its channel. `off`: people decide each call.",
     )
 
 
@@ -297,11 +297,11 @@ _STATIC = frozenset({"tools", "approvals", "output", "context", "grants", "memor
 SPEC = NodeSpec(
     config=AgentConfig,
     outputs={
-        "text": "What it said last.",
-        "data": "The answer as JSON that fits `output`; null where there is no `output`.",
-        "turns": "How many model calls there were.",
+        "text": "The last answer.",
+        "data": "The answer as JSON that matches `output`; null without `output`.",
+        "turns": "The number of model calls.",
         "usage": "The tokens of all its calls, by kind.",
-        "cost": "What they cost, in dollars.",
+        "cost": "Their cost, in dollars.",
     },
     output=_output,
     verbatim_fields=_STATIC,

@@ -31,66 +31,65 @@ from engine.types.lattice import MOMENTS, NULL, TEXT, Type, form_type, list_of, 
 class ApprovalConfig(Config):
     """Asks for a decision with two buttons. Text never approves.
 
-    With `required` several people have to agree, each with one vote, which they can change until one side stands. With
+    With `required` several people must approve, each with one vote, which they can change until one side has won. With
     `covers` the approval shows what a later node will do, and that node does exactly that or nothing.
     """
 
-    message: Marked = Field(description="What is to be approved.")
+    message: Marked = Field(description="The proposal to approve.")
     approvers: Annotated[list[Person], Field(min_length=1)] = Field(
         description="Who may decide: user ids, e-mail addresses, user groups (`@sre`), rotas (`rota:payments`), "
         "`manager` (of the requester), `channel`, `requester`, "
         "`local:<user>` for the terminal."
     )
     exclude_requester: bool = Field(
-        False, description="Whoever asked for the run may not decide, nor may who changed what is proposed."
+        False, description="Neither the requester nor anyone who edited the proposal may decide."
     )
     required: Annotated[int, Field(ge=1, le=50)] = Field(
-        1, description="How many different people have to approve."
+        1, description="The number of different people who must approve."
     )
     veto: Literal["any", "majority"] = Field(
         "any",
-        description="How many rejections reject it: the first one (`any`), or more than half of `required` "
-        "(`majority`).",
+        description="The rejections needed to reject: one (`any`), or more than half of `required` (`majority`).",
     )
     form: Form | None = Field(
         None,
-        description="What is proposed, as fields with their values as `default`, like the form of an `ask`. The output "
-        "has them as `values`.",
+        description="The proposal as form fields, like in an `ask`, with its values as `default`. The output has them "
+        "as `values`.",
     )
     editable: list[str] = Field(
         default_factory=list,
-        description="The fields of the form that whoever may decide can change before it is approved. Votes before that "
-        "are void.",
+        description="The form fields that deciders can edit before they approve. An edit clears earlier votes.",
     )
-    require_reason: bool = Field(False, description="Whoever rejects says why; it is `reason` of the output.")
+    require_reason: bool = Field(
+        False, description="A rejection needs a reason; it is `reason` in the output."
+    )
     covers: NodeId | None = Field(
         None,
-        description="The id of a later node in the same list, of a type that does something: `shell`, `http`, "
-        "`message`, `python`, or your own. The approval shows what it will do. It runs only if it was approved, and "
-        "fails if it would do anything else by then.",
+        description="The id of a later node in the same list, of the type `shell`, `http`, `message`, `python`, or "
+        "your own. The approval shows exactly what that node will do. The node runs only if approved, and fails if it "
+        "would do anything else.",
     )
     valid_for: Duration = Field(
-        86400.0, description="With `covers`: how long after the approval that node may still start."
+        86400.0, description="With `covers`: how long after the approval the node may start."
     )
-    approve_label: Label = Field("Approve", description="What the first button says.")
-    reject_label: Label = Field("Reject", description="What the second button says.")
+    approve_label: Label = Field("Approve", description="The text of the first button.")
+    reject_label: Label = Field("Reject", description="The text of the second button.")
     style: Literal["primary", "danger"] = Field(
         "primary",
-        description="How the first button looks: `primary` (green, the second is red), or `danger` (red, the second "
-        "is plain) for what destroys something.",
+        description="The style of the first button: `primary` (green, the second is red), or `danger` (red, the second "
+        "is plain) for destructive actions.",
     )
     timeout: Timeout = None
     on_timeout: ApprovalOutcome = Field(
         "fail",
-        description="What happens at the timeout: the node fails, this is the decision, or `goto:<id>` goes to a node "
-        "of the same list, as `on_error: goto:<id>` does.",
+        description="After the timeout: the node fails, this is the decision, or `goto:<id>` jumps to a node of the "
+        "same list, like `on_error: goto:<id>`.",
     )
     on_reject: RejectOutcome = Field(
         "stop",
-        description="What happens when it is rejected, by people or by `on_timeout: reject`. `stop`: the node fails with "
-        "an error of type `rejected`, as any node can fail. `goto:<id>` goes to a node of the same list. `continue`: the "
-        "node completes, and what follows runs unless its own `if` looks at `decision`; `validate` warns of steps that "
-        "do not.",
+        description="After a rejection, by people or by `on_timeout: reject`. `stop`: the node fails with an error of "
+        "type `rejected`. `goto:<id>` jumps to a node of the same list. `continue`: the node completes, and later "
+        "nodes run unless their `if` checks `decision`; `validate` warns of steps that do not.",
     )
     remind_every: RemindEvery = None
     escalate: Escalate = None
@@ -152,9 +151,9 @@ SPEC = NodeSpec(
     config=ApprovalConfig,
     outputs={
         "decision": "`approve`, or with `on_reject: continue` also `reject`.",
-        "by": "Who decided: a list of `{id, name, email}`; empty when the timeout did.",
-        "reason": "What they wrote with it, `timeout` when the timeout decided, else null.",
-        "values": "The fields of a form; an empty mapping otherwise.",
+        "by": "Who decided: a list of `{id, name, email}`; empty after a timeout.",
+        "reason": "The reason given, `timeout` after a timeout, else null.",
+        "values": "The fields of the form; without one an empty mapping.",
         "at": AT,
     },
     output=_output,

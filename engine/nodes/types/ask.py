@@ -42,10 +42,10 @@ class Choice(Config):
     """One button of an `ask`."""
 
     value: Annotated[str, Field(min_length=1, max_length=200), SEEN] = Field(
-        description="What `value` of the output is when this is chosen."
+        description="The `value` in the output if this is chosen."
     )
-    label: Label | None = Field(None, description="What the button says; the value when it is left out.")
-    style: Literal["primary", "danger"] | None = Field(None, description="How the button looks.")
+    label: Label | None = Field(None, description="The text of the button. Default: the value.")
+    style: Literal["primary", "danger"] | None = Field(None, description="The style of the button.")
 
     @field_serializer("label")
     def _shown(self, label: str | None) -> str:
@@ -53,24 +53,24 @@ class Choice(Config):
 
 
 class AskConfig(Config):
-    """Asks in the thread and waits: for a reply, for one of the choices, for a form, or for files."""
+    """Asks in the thread and waits for a reply, one of the choices, a form, or files."""
 
     message: Marked = Field(description="The question.")
     choices: Annotated[
         list[Annotated[Choice, BeforeValidator(_choice)]] | None, Field(min_length=1, max_length=25)
     ] = Field(
         None,
-        description="Buttons in place of free text: texts, or mappings of `value`, `label` (at most 75 characters) "
-        "and `style` (`primary` or `danger`). At most 25. One of them can also be typed as a reply.",
+        description="Buttons instead of free text: texts, or mappings of `value`, `label` (at most 75 characters) and "
+        "`style` (`primary` or `danger`). At most 25. People can also type a choice as a reply.",
     )
     own_words: bool = Field(
         False,
-        description="With choices: whether any other reply is an answer too, as text. Its `value` is null then.",
+        description="With choices: true if any other reply is also an answer, as text. Its `value` is then null.",
     )
     form: Form | None = Field(
         None,
-        description="Fields to fill in, in place of free text: `properties` and `required`, as in JSON Schema; "
-        "see [Forms](forms.md).",
+        description="A form instead of free text: `properties` and `required`, as in JSON Schema; see "
+        "[Forms](forms.md).",
     )
     accept: Annotated[
         list[Literal["text", "files"]],
@@ -84,20 +84,20 @@ class AskConfig(Config):
                 ]
             }
         ),
-    ] = Field(["text"], description="What counts as a reply: `text`, `files`, or `[text, files]`.")
+    ] = Field(["text"], description="The accepted replies: `text`, `files`, or `[text, files]`.")
     max_files: Annotated[int, Field(ge=1, le=MOST_FILES)] = Field(
-        MOST_FILES, description="With files: how many at most."
+        MOST_FILES, description="With files: the most files."
     )
-    max_size: FileSize = Field(10 * 2**20, description="With files: how large one may be.")
+    max_size: FileSize = Field(10 * 2**20, description="With files: the largest size of one.")
     who: Annotated[list[Person], Field(min_length=1)] | None = Field(
         None,
-        description="Who may answer. Left out: the requester, or anyone in the channel where there is none.",
+        description="Who may answer. Default: the requester, or anyone in the channel if there is none.",
     )
     timeout: Timeout = None
     on_timeout: AskOutcome = Field(
         "fail",
-        description="What happens at the timeout: the node fails, `default` is the answer (with a form the defaults of "
-        "its fields), or `goto:<id>` goes to a node of the same list, as `on_error: goto:<id>` does.",
+        description="After the timeout: the node fails, `default` is the answer (with a form the defaults of its "
+        "fields), or `goto:<id>` jumps to a node of the same list, like `on_error: goto:<id>`.",
     )
     default: str | None = Field(None, description="The answer at the timeout, with `on_timeout: default`.")
     remind_every: RemindEvery = None
@@ -207,11 +207,11 @@ def _offered(choices: Any) -> Type:
 SPEC = NodeSpec(
     config=AskConfig,
     outputs={
-        "text": "The reply as text; with choices the label of the one chosen; a form on one line.",
+        "text": "The reply as text; with choices the chosen label; a form on one line.",
         "value": "The value of the choice, or of a form's only field; null for free text.",
-        "values": "The fields of a form by name, null where one was left empty; an empty mapping otherwise.",
-        "files": "Files that came with the reply: `{name, path, size, type}` each.",
-        "by": "Who answered: `{id, name, email}`, null where unknown; null when the timeout did.",
+        "values": "The fields of a form by name; an empty field is null. Without a form an empty mapping.",
+        "files": "The files of the reply: `{name, path, size, type}` each.",
+        "by": "Who answered: `{id, name, email}`, null if unknown; null after a timeout.",
         "at": AT,
     },
     output=_output,

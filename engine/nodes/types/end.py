@@ -11,14 +11,14 @@ from engine.types.lattice import ANY, NULL, Type, mapping_of
 
 
 class EndConfig(Config):
-    """Ends the list that it stands in, as a success: the nodes behind it are skipped.
+    """Ends its list as a success: the nodes after it are skipped.
 
-    Among the nodes of the flow, that is the end of the flow, and `finally` runs. In a container it ends that round, branch, case
-    or called flow, and what is around it goes on. Give it an `if`, or put it before the target of a `goto`. It stands in no graph
-    (leave out the edges that lead on) and in no `on_failure`.
+    In the flow's own `nodes` it ends the flow, and `finally` runs. In a container it ends only that iteration, branch,
+    case or called flow. Give it an `if`, or put it before the target of a `goto`. You cannot use it in a graph (leave
+    out the edges that lead on) or in `on_failure`.
     """
 
-    output: Json = Field(None, description="What came of it, as `nodes.<id>.output`.")
+    output: Json = Field(None, description="The result, as `nodes.<id>.output`.")
 
 
 def _output(known: Known) -> Type:

@@ -11,7 +11,7 @@ from engine.nodes.types.spec import NodeSpec
 class FailConfig(Config):
     """Fails the flow, on purpose."""
 
-    message: Shown = Field(description="Why, for the people in the thread.")
+    message: Shown = Field(description="The reason, shown in the thread.")
 
 
 SPEC = NodeSpec(config=FailConfig, fails=True)

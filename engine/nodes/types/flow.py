@@ -24,13 +24,13 @@ FlowName: TypeAlias = Annotated[
 
 
 class FlowConfig(Config):
-    """Runs another flow in the same session and thread, with its own inputs and nodes.
+    """Runs another flow in the same run and thread, with its own inputs and nodes.
 
-    The called flow sees its inputs and its nodes only, and it is pinned when the session starts. Of its file
-    `triggers` and `limits` do not count here; a flow with a `lock` is not called.
+    The called flow sees only its own inputs and nodes, and it is pinned when the run starts. Its `triggers` and
+    `limits` are ignored here; you cannot call a flow with a `lock`.
     """
 
-    flow: FlowName = Field(description="The flow's name, written out.")
+    flow: FlowName = Field(description="The flow's name, literal.")
     inputs: dict[str, Any] = Field(default_factory=dict, description="Its inputs, by name.")
 
 

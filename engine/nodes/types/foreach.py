@@ -34,19 +34,19 @@ Variable: TypeAlias = Annotated[
 class ForeachConfig(Config):
     """Runs its `body` once for each item of a list.
 
-    The list is read once, when the node starts. In the body the item has the name that `as` gives it, and `index`
-    counts from 0. An empty list is done at once. A round that fails ends the others and fails the node.
+    The list is read once, when the node starts. In the body the item has the name in `as`, and `index` counts from 0.
+    An empty list completes at once. An iteration that fails ends the others and fails the node.
     """
 
     items: list[Any] = Field(description="The list.")
-    as_: Variable = Field("item", alias="as", description="What the item is called in the body.")
+    as_: Variable = Field("item", alias="as", description="The name of the item in the body.")
     collect: Any = Field(
         None,
-        description="What each round contributes, evaluated at its end with the names of the body: `collected` of the output "
-        "has it for each item, in their order.",
+        description="A value from each iteration, evaluated at its end with the names of the body. `collected` in the "
+        "output has these values, in the order of the items.",
     )
     concurrency: Annotated[int, Field(ge=1)] = Field(
-        1, description="How many rounds may run at the same time; a round that waits for a person counts."
+        1, description="The most iterations at the same time, including those that wait for a person."
     )
 
 
@@ -71,7 +71,7 @@ SPEC = NodeSpec(
     outputs={
         "iterations": "A list of `{index, item, outputs}`, one for each item in the order of the items; `outputs` "
         "has the outputs of the body's nodes by id.",
-        "collected": "With `collect`: what each round contributed, a list in the order of the items.",
+        "collected": "With `collect`: the collected values, in the order of the items.",
     },
     output=lambda known: rounds(known, _item(known)),
     verbatim_fields=frozenset({"as", "collect"}),

@@ -43,27 +43,26 @@ _REFERABLE = WrapValidator(_or_reference)
 
 
 class HttpConfig(Config):
-    """Sends a request. A status of 300 or more (but 304), or one that `ok_status` does not have, fails the node.
+    """Sends a request. A status of 300 or more (except 304), or one that is not in `ok_status`, fails the node.
 
-    `{{ secrets.NAME }}` may stand anywhere in the request. Up to five redirects are followed where they keep
-    method, body and host (from `http` to `https` too). A request that only reads (`GET`, `HEAD`, `OPTIONS` without a body) may go to
-    another host, without credentials, unless an approval covers the node. Any other redirect fails the node with the new
-    address. Everything but `GET`, `HEAD` and
-    `OPTIONS` carries an `Idempotency-Key`. Link-local and metadata addresses are refused unless `allow_hosts`
-    names their host.
+    `{{ secrets.NAME }}` can stand anywhere in the request. sayso follows up to five redirects that keep method, body
+    and host (also from `http` to `https`). A request that only reads (`GET`, `HEAD`, `OPTIONS` without a body) may go
+    to another host, without credentials, unless an approval covers the node. Any other redirect fails the node with the
+    new address. All methods except `GET`, `HEAD` and `OPTIONS` send an `Idempotency-Key`. Link-local and metadata
+    addresses are refused unless `allow_hosts` names their host.
     """
 
     method: Literal["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"] = Field(
         "GET", description="The method."
     )
     url: Annotated[Text, _REFERABLE, AS_IT_IS] = Field(
-        description="Where to, beginning with http:// or https://. A secret that begins it stands as it is; further on its "
-        "value is quoted for URLs."
+        description="The address, starting with http:// or https://. A secret at its beginning is inserted as it is; "
+        "further on it is percent-encoded."
     )
     headers: dict[str, Scalar] = Field(default_factory=dict, description="Headers.")
     query: dict[str, Query] = Field(
         default_factory=dict,
-        description="What is added to the URL behind `?`, quoted; a list gives a name repeatedly, null leaves it out.",
+        description="Query parameters, percent-encoded. A list repeats the name; null leaves it out.",
     )
     body: Annotated[str | None, _REFERABLE, AS_IT_IS] = Field(
         None, description="The body as text. Either this or `json`."
@@ -80,20 +79,18 @@ class HttpConfig(Config):
         | None
     ) = Field(
         None,
-        description="Statuses that are no failure. Left out: everything below 400. A redirect that is no failure is not "
-        "followed; `any`: every status.",
+        description="Statuses that are not failures. Default: all below 400. A redirect listed here is not followed. "
+        "`any`: every status.",
     )
-    max_body: Size = Field(
-        256 * 1024, description="How much of the answer is read; a longer one fails the node."
-    )
+    max_body: Size = Field(256 * 1024, description="The largest response body; a longer one fails the node.")
     schema_: dict[str, Any] | None = Field(
         None,
         alias="schema",
-        description="The JSON Schema of the answer's JSON: an answer that does not fit it fails the node, and expressions are "
-        "checked against it. Written out.",
+        description="A literal JSON Schema of the response. A response that does not match fails the node, and "
+        "expressions are checked against it.",
     )
     allow_hosts: list[Text] = Field(
-        default_factory=list, description="Hosts that may be reached although they are link-local."
+        default_factory=list, description="Hosts that may be reached even if they are link-local."
     )
 
     @classmethod
@@ -141,10 +138,10 @@ def _preview(config: Mapping[str, Json]) -> Iterator[str]:
 SPEC = NodeSpec(
     config=HttpConfig,
     outputs={
-        "status": "The status; null when a person said that the interrupted node is done.",
-        "headers": "The headers of the answer, names in small letters.",
-        "body": "The answer as text.",
-        "json": "The answer as JSON when it is JSON, else null; an integer beyond 64 bits fails the node.",
+        "status": "The status; null if a person said that the interrupted node is done.",
+        "headers": "The response headers, with lower-case names.",
+        "body": "The response as text.",
+        "json": "The response as JSON if it is JSON, else null; an integer beyond 64 bits fails the node.",
     },
     output=_output,
     timeout=30.0,

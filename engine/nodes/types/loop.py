@@ -25,26 +25,26 @@ Condition: TypeAlias = Annotated[
 
 
 class LoopConfig(Config):
-    """Runs its `body` again and again, as long as `while` is true or until `until` is.
+    """Repeats its `body` while `while` is true or until `until` is true.
 
-    `while` is asked before each round and `until` after it. In the body and in both conditions `last` is the outputs
-    of the round before (`last.<id>`; in `until` of the round that has just ended), null before the first has
-    ended, and `index` counts the rounds from 0.
+    `while` is checked before each iteration and `until` after it. In the body and in both conditions `last` has the
+    outputs of the previous iteration (`last.<id>`; in `until` of the one that just ended), null before the first has
+    ended, and `index` counts iterations from 0.
     """
 
     while_: Condition = Field(
         None,
         alias="while",
-        description="A condition in `{{ }}`, asked before each round; false ends the loop.",
+        description="A condition in `{{ }}`, checked before each iteration; false ends the loop.",
     )
     until: Condition = Field(
-        None, description="A condition in `{{ }}`, asked after each round; true ends the loop."
+        None, description="A condition in `{{ }}`, checked after each iteration; true ends the loop."
     )
-    max_iterations: Annotated[int, Field(ge=1)] = Field(100, description="How many rounds there are at most.")
+    max_iterations: Annotated[int, Field(ge=1)] = Field(100, description="The most iterations.")
     on_limit: Literal["fail", "continue", "ask"] = Field(
         "fail",
-        description="What happens when another round is due after the last: a failure, the flow goes on, or (`ask`) people "
-        "say whether there is one round more, the flow goes on, or it stops.",
+        description="What to do when another iteration is due at the limit: fail, continue the flow, or (`ask`) let "
+        "people choose one more iteration, continue, or stop.",
     )
 
     @classmethod
@@ -64,13 +64,13 @@ _CONDITIONS = frozenset({"while", "until"})
 SPEC = NodeSpec(
     config=LoopConfig,
     outputs={
-        "iterations": "A list of `{index, item, outputs}`, one for each round; `item` is null, `outputs` has the "
+        "iterations": "A list of `{index, item, outputs}`, one for each iteration; `item` is null, `outputs` has the "
         "outputs of the body's nodes by id."
     },
     output=lambda known: rounds(known, NONE),
     verbatim_fields=_CONDITIONS,
     condition_fields=_CONDITIONS,
-    parts={"body": "The nodes that run in each round.", "edges": BODY_EDGES},
+    parts={"body": "The nodes that run in each iteration.", "edges": BODY_EDGES},
     required_parts=("body",),
     variables=_variables,
 )

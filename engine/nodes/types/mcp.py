@@ -16,7 +16,7 @@ from engine.nodes.types.spec import NodeSpec, ask
 class McpConfig(Config):
     """One call of a tool of an MCP server."""
 
-    server: Text = Field(description="The server, by the name that it is configured under.")
+    server: Text = Field(description="The configured name of the server.")
     tool: Text = Field(description="The tool, by the server's name for it.")
     arguments: dict[str, Any] = Field(default_factory=dict, description="What the tool is given.")
     resources: list[Text] | None = Field(

@@ -56,34 +56,32 @@ OnePerson: TypeAlias = Annotated[
 class MessageField(Config):
     """A short fact of a message: a title and what it says, both in `mrkdwn`."""
 
-    title: Marked = Field(description="What it is; it stands in bold.")
-    value: Any = Field(description="What it says. What is no text appears as JSON.")
+    title: Marked = Field(description="The label, in bold.")
+    value: Any = Field(description="The value. Values that are not text appear as JSON.")
 
 
 class MessageTable(Config):
     """Rows and columns. Cells are plain text: no markup counts in them."""
 
     columns: Annotated[list[Shown], Field(min_length=1, max_length=MAX_COLUMNS)] = Field(
-        description="What the columns are called, at most 20."
+        description="The names of the columns, at most 20."
     )
     rows: list[list[Any] | dict[str, Any]] = Field(
-        description="The rows: each a list of cells, or a mapping of which the columns' names are the keys."
+        description="The rows: each a list of cells, or a mapping with the column names as keys."
     )
-    title: Shown | None = Field(None, description="What the table shows; left out: how many rows it has.")
+    title: Shown | None = Field(None, description="The title of the table. Default: the number of rows.")
 
 
 class MessageImage(Config):
     """A picture in a message."""
 
-    alt: Shown = Field(description="What it shows, for people who cannot see it.")
+    alt: Shown = Field(description="A description for people who cannot see the picture.")
     url: Text | None = Field(
         None,
-        description="Where it is, for everybody: `https://`, and a host that is written out. Either this or `path`.",
+        description="The public address: `https://` and a literal host. Either this or `path`.",
     )
-    path: Text | None = Field(
-        None, description="A file in the session's own folder, which is uploaded into the thread."
-    )
-    title: str | None = Field(None, description="What stands above it, as plain text.")
+    path: Text | None = Field(None, description="A file in the run's folder to upload into the thread.")
+    title: str | None = Field(None, description="The title above it, as plain text.")
 
 
 class MessageFile(Config):
@@ -91,28 +89,28 @@ class MessageFile(Config):
 
     path: Text | None = Field(
         None,
-        description="A file in the session's own folder. Either this or `content`.",
+        description="A file in the run's folder. Either this or `content`.",
     )
-    content: str | None = Field(None, description="What is in it, as text.")
+    content: str | None = Field(None, description="The content, as text.")
     name: Text | None = Field(
-        None, description="What it is called; with `path` left out: the name that it has."
+        None, description="The file's name. With `path` it defaults to the existing name."
     )
-    title: Shown | None = Field(None, description="What people see in place of the name.")
+    title: Shown | None = Field(None, description="The title that people see instead of the name.")
 
 
 class MessageConfig(Config):
-    """Posts into the session's thread, or elsewhere, and goes on.
+    """Posts into the run's thread, or elsewhere, and continues.
 
-    At least one of `text`, `markdown`, `fields`, `table`, `images` and `files` says something. What does not fit into
-    a message is uploaded as a file, and the message says so.
+    At least one of `text`, `markdown`, `fields`, `table`, `images` and `files` must have content. Long content is cut,
+    and the full text attached as a file; the message says so.
     """
 
-    text: Marked | None = Field(None, description="What to post, in Slack's `mrkdwn`.")
+    text: Marked | None = Field(None, description="The text, in Slack's `mrkdwn`.")
     markdown: Marked | None = Field(
-        None, description="What to post, in common Markdown: headings, lists, tables, code."
+        None, description="The text, in common Markdown: headings, lists, tables, code."
     )
     fields: Annotated[list[MessageField], Field(min_length=1, max_length=50)] | None = Field(
-        None, description="Short facts, two in a line: mappings of `title` and `value`."
+        None, description="Short facts, two per line: mappings of `title` and `value`."
     )
     table: MessageTable | None = Field(None, description="A table: `columns`, `rows` and a `title`.")
     images: Annotated[list[MessageImage], Field(min_length=1, max_length=MAX_FILES)] | None = Field(
@@ -123,17 +121,18 @@ class MessageConfig(Config):
     )
     to: Place | None = Field(
         None,
-        description="Where to post in place of the session's thread: a channel's id, `#name`, or `dm:` and a person.",
+        description="Where to post instead of the run's thread: a channel's id, `#name`, or `dm:` and a person.",
     )
     ephemeral_to: OnePerson | None = Field(
-        None, description="Who alone sees it. It is sent at most once and is gone when they reload."
+        None,
+        description="The only person who sees it. It is sent at most once and disappears when they reload.",
     )
     update: str | None = Field(
         None,
-        description="The id of an earlier `message` node whose message is changed, in place of a new one.",
+        description="The id of an earlier `message` node, whose message is edited instead.",
     )
-    thread: bool = Field(True, description="False posts in the channel itself and not in the thread.")
-    broadcast: bool = Field(False, description="Shows the reply in the channel too.")
+    thread: bool = Field(True, description="False posts in the channel instead of the thread.")
+    broadcast: bool = Field(False, description="Also shows the reply in the channel.")
 
     @classmethod
     def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
@@ -226,9 +225,9 @@ def _no_column(path: Path, name: str, columns: list[Json], *, on_key: bool = Tru
 SPEC = NodeSpec(
     config=MessageConfig,
     outputs={
-        "channel": "The channel it was posted in.",
-        "ts": "Slack's timestamp of the message; null for one that only one person sees.",
-        "permalink": "The address of the message, where Slack gave one.",
+        "channel": "The channel of the message.",
+        "ts": "Slack's timestamp of the message; null for an ephemeral message.",
+        "permalink": "The address of the message, if Slack returned one.",
     },
     output=_output,
     unknown_output={"channel": None, "ts": None, "permalink": None},

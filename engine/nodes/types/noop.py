@@ -7,7 +7,7 @@ from engine.nodes.types.spec import NodeSpec
 
 
 class NoopConfig(Config):
-    """Does nothing. A place to hang an `if` on, or to keep an id."""
+    """Does nothing. Use it to hold an `if` or an id."""
 
 
 SPEC = NodeSpec(config=NoopConfig)

@@ -12,12 +12,12 @@ from engine.types.lattice import Type, mapping_of
 
 
 class ParallelConfig(Config):
-    """Runs its `branches` at the same time. A branch that waits for a person holds up no other."""
+    """Runs its `branches` at the same time. A branch that waits for a person does not delay the others."""
 
     mode: Literal["fail_fast", "collect"] = Field(
         "fail_fast",
-        description="What a failing branch does: it ends the others and fails the node at once, or (`collect`) all "
-        "branches run to their end and the node completes.",
+        description="If a branch fails: it ends the others and fails the node at once, or (`collect`) all branches run "
+        "to their end and the node completes.",
     )
 
 
@@ -35,8 +35,8 @@ def _output(known: Known) -> Type:
 SPEC = NodeSpec(
     config=ParallelConfig,
     outputs={
-        "branches": "By name of the branch the outputs of its nodes by id; null for a node that was skipped, "
-        "failed, or was not reached."
+        "branches": "By branch name, the outputs of its nodes by id; null for a node that was skipped, failed, or not "
+        "reached."
     },
     output=_output,
     parts={"branches": "Names, each with a list of nodes."},

@@ -144,22 +144,22 @@ class HoursConfig(Config):
 Timeout: TypeAlias = Annotated[
     Duration | None,
     Field(
-        description="How long to wait, from when people can see it. Left out: the flow's `limits.deadline`.",
+        description="How long to wait, from when people can see it. Default: the flow's `limits.deadline`.",
     ),
 ]
 RemindEvery: TypeAlias = Annotated[
     Duration | None,
-    Field(description="How often those who are asked are mentioned again in the thread; a minute or more."),
+    Field(description="How often to mention the people asked again in the thread; at least a minute."),
 ]
 Escalate: TypeAlias = Annotated[
     Annotated[list[Escalation], Field(min_length=1, max_length=10)] | None,
-    Field(description='Who else is told when nobody answers: `[{after: 15m, to: ["@leads"]}]`.'),
+    Field(description='Whom to tell if nobody answers: `[{after: 15m, to: ["@leads"]}]`.'),
 ]
 WorkingHours: TypeAlias = Annotated[
     HoursConfig | None,
     Field(
-        description="When people work: `timeout`, `remind_every` and `escalate` count only then. "
-        "`{timezone: Europe/Berlin}` is Monday to Friday, 09:00 to 17:00."
+        description="Working hours: `timeout`, `remind_every` and `escalate` count only then. `{timezone: "
+        "Europe/Berlin}` is Monday to Friday, 09:00 to 17:00."
     ),
 ]
 

@@ -23,12 +23,12 @@ _ARGUMENT = re.compile(r"[A-Za-z]\w*", re.ASCII)
 
 
 class PythonConfig(Config):
-    """Calls a Python function; what it returns, which must be JSON, is the output.
+    """Calls a Python function. Its return value, which must be JSON, is the output.
 
-    A function that is `async` is awaited, any other runs in a thread. The module is imported when the node runs.
+    An `async` function is awaited; others run in a thread. The module is imported when the node runs.
     """
 
-    call: Callable_ = Field(description="`module:function`, written out.")
+    call: Callable_ = Field(description="`module:function`, literal.")
     args: dict[str, Any] = Field(default_factory=dict, description="Its arguments, by name.")
 
     @classmethod

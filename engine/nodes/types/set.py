@@ -8,7 +8,7 @@ from engine.types.lattice import ANY, Type, mapping_of
 
 
 class SetConfig(AnyNames):
-    """Gives names to values; each key under `with` is a field of the output."""
+    """Names values: each key under `with` is a field of the output."""
 
 
 def _output(known: Known) -> Type:

@@ -61,44 +61,43 @@ def interpreter(script: str) -> list[str]:
 class ShellConfig(Config):
     """Runs a program, or a script with `sh`, on the machine of the bot.
 
-    The environment is `PATH`, `HOME`, `LANG`, `SAYSO_IDEMPOTENCY_KEY`, `SAYSO_SESSION_ID`, `SAYSO_EXECUTION` and what `env` names.
-    A program given with a relative path is found beside the flow file. A code that is not in `ok_codes` fails
-    the node.
+    The environment is `PATH`, `HOME`, `LANG`, `SAYSO_IDEMPOTENCY_KEY`, `SAYSO_SESSION_ID`, `SAYSO_EXECUTION` and the
+    variables in `env`. A relative program path starts at the flow file's folder. An exit code that is not in `ok_codes`
+    fails the node.
     """
 
     run: Annotated[list[Argument], Field(min_length=1)] | None = Field(
         None,
-        description="The program and its arguments, as a list; no shell reads them. Either this or `script`.",
+        description="The program and its arguments, as a list, without a shell. Either this or `script`.",
     )
     script: Text | None = Field(
         None,
-        description="A script for `sh -eu`, or for the program that its first line names: `#!/bin/bash`, `#!/usr/bin/env "
-        "python3` (a shell gets `-eu` then too). It has no `{{ }}`: values come in through `env`, where no shell can take them "
-        "for code.",
+        description="A script for `sh -eu`, or for the program in its first line: `#!/bin/bash`, `#!/usr/bin/env "
+        "python3` (a shell gets `-eu` too). It cannot contain `{{ }}`: pass values through `env`, where a shell cannot "
+        "read them as code.",
     )
     env: dict[str, Scalar] = Field(
-        default_factory=dict, description="Environment variables; `{{ secrets.NAME }}` may stand in them."
+        default_factory=dict, description="Environment variables; they can contain `{{ secrets.NAME }}`."
     )
     cwd: Text | None = Field(
         None,
-        description="Where to run; a relative path begins at the folder of the flow file. Left out: the session's own folder.",
+        description="The working directory; a relative path starts at the folder of the flow file. Default: the run's "
+        "folder.",
     )
     ok_codes: Annotated[
         list[Annotated[int, Field(ge=0, le=255)]], Field(min_length=1), OR_ANY, AS_IT_IS, codes(0, 255)
-    ] = Field([0], description="Exit codes that are no failure; `any`: however it ends by itself.")
+    ] = Field([0], description="Exit codes that are not failures; `any`: every exit code.")
     max_output: Size = Field(
         256 * 1024,
-        description="How much of `stdout`, and of `stderr`, is kept: head and tail, and a line between them that "
-        "says how much was left out.",
+        description="How much of `stdout`, and of `stderr`, is kept: head and tail, with a line between them that says "
+        "how much is missing.",
     )
     progress: bool = Field(
         False,
-        description="The program says how far it is: a line `::progress 3/10 text` (or `::progress 30% text`) on its "
-        "standard output is shown as a bar and is no part of `stdout`.",
+        description="True if the program reports progress: a line `::progress 3/10 text` (or `::progress 30% text`) on "
+        "standard output appears as a bar and is left out of `stdout`.",
     )
-    stdin: str | None = Field(
-        None, description="What the program reads. Left out: nothing, an input that is closed."
-    )
+    stdin: str | None = Field(None, description="The program's input. Default: none (closed).")
 
     @classmethod
     def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
@@ -175,9 +174,9 @@ _OUTPUT = mapping_of({"stdout": TEXTS, "stderr": TEXTS, "exit_code": NUMBERS, "s
 SPEC = NodeSpec(
     config=ShellConfig,
     outputs={
-        "stdout": "What the program wrote, up to `max_output`.",
-        "stderr": "What it wrote to its error output, up to `max_output`.",
-        "exit_code": "Its exit code; null when a person said that the interrupted node is done.",
+        "stdout": "The program's output, up to `max_output`.",
+        "stderr": "Its error output, up to `max_output`.",
+        "exit_code": "Its exit code; null if a person said that the interrupted node is done.",
         "seconds": "How long it ran.",
     },
     output=lambda known: _OUTPUT,

@@ -386,8 +386,8 @@ class OwnSpec(NodeSpec, frozen=True, kw_only=True):
 # --- output types ------------------------------------------------------------------------------------------
 
 
-AT = "When, in UTC."
-BODY_EDGES = "The edges between these nodes, when they are a graph; see [Graphs](#graphs)."
+AT = "The time, in UTC."
+BODY_EDGES = "The edges between these nodes, if they form a graph; see [Graphs](#graphs)."
 
 PERSON = mapping_of({"id": TEXTS, "name": Type(TEXT | NULL), "email": Type(TEXT | NULL)})
 """Person who answered."""

@@ -53,10 +53,10 @@ Case: TypeAlias = Annotated[
 
 
 class SwitchConfig(Config):
-    """Runs the nodes of the one case that fits, else those of `default`, else nothing."""
+    """Runs the nodes of the case that matches, else those of `default`, else nothing."""
 
     on: Case = Field(
-        description="The value. It is compared with the cases as text: 3 and 3.0 are `3`, true is `true`, null is `null`."
+        description="The value, compared with the cases as text: 3 and 3.0 are `3`, true is `true`, null is `null`."
     )
 
 
@@ -112,11 +112,14 @@ def _as_cases(on: Type) -> set[str] | None:
 SPEC = NodeSpec(
     config=SwitchConfig,
     outputs={
-        "case": "The case that was taken, as text; null when it was `default` or none.",
-        "outputs": "The outputs of its nodes by id; empty when none was taken.",
+        "case": "The chosen case, as text; null for `default` or none.",
+        "outputs": "The outputs of its nodes by id; empty if no case was chosen.",
     },
     output=_output,
-    parts={"cases": "Values, each with a list of nodes.", "default": "The nodes that run when no case fits."},
+    parts={
+        "cases": "Values, each with a list of nodes.",
+        "default": "The nodes that run if no case matches.",
+    },
     required_parts=("cases",),
     fits=_fits,
 )

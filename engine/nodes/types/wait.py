@@ -14,14 +14,14 @@ from engine.types.lattice import TEXTS, mapping_of
 
 
 class WaitConfig(Config):
-    """Waits for a time. No process waits with it: the timer is in the store."""
+    """Waits for a time. No process waits: the timer is in the store."""
 
     for_: Span | None = Field(
-        None, alias="for", description="How long, such as `10m`. Either this or `until`."
+        None, alias="for", description="The duration, such as `10m`. Either this or `until`."
     )
     until: Moment | None = Field(
         None,
-        description="Until when: ISO-8601 with an offset, `2026-11-21T22:40:00Z`. A moment that has passed is over.",
+        description="The end: ISO-8601 with an offset, `2026-11-21T22:40:00Z`. A past moment ends the wait at once.",
     )
 
     @classmethod
@@ -32,7 +32,7 @@ class WaitConfig(Config):
 
 SPEC = NodeSpec(
     config=WaitConfig,
-    outputs={"until": "The moment until which it waited, in UTC."},
+    outputs={"until": "The end of the wait, in UTC."},
     output=lambda known: mapping_of({"until": TEXTS}),
     exact=("for", "until"),
 )
