@@ -114,9 +114,11 @@ def make_engine(
     whether everybody here can read a channel."""
     extensions: list[Extension] = [projection]
     if slack:
-        from bot.intents.session_rows import slack_intents
+        from bot.intents.session_rows import mark_rows, slack_intents
 
         extensions.append(slack_intents)
+        if settings.reactions:
+            extensions.append(mark_rows)
         if scripted(settings):
             from bot.intents.session_rows import scripted_rows
 

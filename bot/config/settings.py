@@ -366,6 +366,8 @@ class Settings:
     """What takes the places of Slack's published limits (`bot/wire/slack_limits.json`), by method; None is no limits of
     our own."""
     connections: int = setting("SAYSO_CONNECTIONS", _number(1, 10, int), 2)
+    reactions: bool = setting("SAYSO_REACTIONS", _boolean, True)
+    """True if a reaction on the message that started a run shows how it stands."""
     quiet_seconds: float = setting("SAYSO_QUIET", _seconds, 600.0)
     """After so long without any event sockets are opened anew, for a silent one looks like a quiet workspace."""
     people: Path | None = setting("SAYSO_PEOPLE", _path)

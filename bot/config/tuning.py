@@ -18,6 +18,8 @@ class Tuning:
     """Seconds after an attempt at which a message is looked for whose answer was lost."""
     card_seconds: float = 1.0
     """How long a change of a card waits for the next one, which is drawn with it."""
+    mark_seconds: float = 3.0
+    """How long the first reaction on the message that started a run waits: a run that is over by then needs only one."""
     backoff: tuple[float, float] = (1.0, 60.0)
     """The first and the longest wait after an error that will pass."""
     unreachable_seconds: float = 300.0

@@ -14,6 +14,7 @@ from bot.intents.request_grants import given_with
 from bot.rendering.approvals import edited_text
 from bot.rendering.calls import beside
 from bot.rendering.card import card_key
+from bot.rendering.marks import reaction_of
 from bot.rendering.notes import LOG, log_of
 from bot.rendering.prompts import close_key, message_of, prompt_key
 from bot.rendering.text import weight
@@ -333,6 +334,18 @@ def edit_row(key: str, lane: str, channel: str, ts: str, text: str) -> PutOutbox
 def reaction_row(key: str, channel: str, ts: str, name: str) -> PutOutbox:
     """A reaction of the bot on a message."""
     return _row("reaction", key, key, channel=channel, ts=ts, name=name)
+
+
+def mark_rows(before: State, after: State, events: Sequence[Event]) -> list[PutOutbox]:
+    """The reaction on the message that started a run, which shows how it stands: one row, replaced when the run ends.
+    The next try of a run replaces the row of the one before it."""
+    thread = after.thread or {}
+    if not thread.get("messageTs") or (before.seq and before.ended is after.ended):
+        return []
+    channel, ts = thread["channel"], thread["messageTs"]
+    key = f"mark:{channel}:{ts}:{after.flow_name}"
+    name = reaction_of(after)
+    return [_row("mark", key, key, after.session_id, replace=True, channel=channel, ts=ts, name=name)]
 
 
 def status_row(session_id: str, channel: str, thread_ts: str, status: str, title: str, by: str) -> PutOutbox:

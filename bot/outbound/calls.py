@@ -31,7 +31,7 @@ log = logging.getLogger("sayso.outbound")
 
 POST, EDIT, WHISPER = "chat.postMessage", "chat.update", "chat.postEphemeral"
 STATUS, SUGGEST = "agents.sessions.setStatus", "assistant.threads.setSuggestedPrompts"
-REACT, RESPOND = "reactions.add", "response_url"
+REACT, UNREACT, RESPOND = "reactions.add", "reactions.remove", "response_url"
 AGENT_REFUSED = "agent_refused"
 """The mark that says why Slack refused, since the last start, what only agents may do."""
 T = TypeVar("T")
@@ -187,6 +187,13 @@ class Calls:
         """Add a reaction; one that is there already is fine."""
         with _fine("already_reacted"):
             await _answered(self._client.reactions_add(channel=where.channel, timestamp=where.ts, name=name))
+
+    async def unreact(self, where: Posted, name: str) -> None:
+        """Take a reaction of ours away; one that is gone already is fine."""
+        with _fine("no_reaction"):
+            await _answered(
+                self._client.reactions_remove(channel=where.channel, timestamp=where.ts, name=name)
+            )
 
     async def respond(self, url: str, text: str) -> None:
         """Answer a slash command at its response URL."""

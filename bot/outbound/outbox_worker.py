@@ -15,7 +15,18 @@ from bot.outbound.calls import Calls, Hold
 from bot.outbound.deliveries import Deliveries, Uploads
 from bot.outbound.destinations import Names, Places, Reachability, Speakers, in_thread
 from bot.outbound.notices import Clocks
-from bot.outbound.posts import Failed, Ledger, Outcome, Poster, Sent, Sessions, posted_of, refused_result
+from bot.outbound.posts import (
+    DROPPED,
+    Failed,
+    Ledger,
+    Outcome,
+    Poster,
+    Sent,
+    Sessions,
+    posted_of,
+    refused_result,
+)
+from bot.outbound.reactions import DROP_SECONDS, Reactions, is_first
 from bot.outbound.senders import Rows
 from bot.outbound.streams import Streams
 from bot.outbound.turns import channel_of, lane_of, method_of, repeatable, urgency_of
@@ -129,6 +140,7 @@ class Outbound:
         common = (ledger, calls, self._poster, places, names, sessions)
         uploads = Uploads(ledger, client, files=files, delays=delays, backoff=self._again_in)
         kinds = {**Deliveries(*common, uploads).kinds(), **Clocks(*common).kinds(), **self._pieces.kinds()}
+        kinds |= Reactions(*common).kinds()
         self._rows = Rows(*common, bot_user_id, kinds, agent)
 
     # --- life ----------------------------------------------------------------------------------------------
@@ -227,7 +239,7 @@ class Outbound:
         for row in rows:
             # Whatever waits behind something less urgent makes that as urgent as it is itself.
             lane = lane_of(row)
-            urgent[lane] = min(urgent.get(lane, Urgency.PROGRESS), urgency_of(row))
+            urgent[lane] = min(urgent.get(lane, Urgency.MARK), urgency_of(row))
         for row in sorted(rows, key=_new_cards_first):
             lane = lane_of(row)
             if lane in passed:
@@ -298,7 +310,13 @@ class Outbound:
             try:
                 if row.kind == "card" and urgency_of(row) is Urgency.PROGRESS:
                     await asyncio.sleep(self._tuning.card_seconds)
-                await turn.enter_async_context(self._budget.reserved(method, await self._channel(row)))
+                if is_first(row):
+                    await asyncio.sleep(self._tuning.mark_seconds)
+                async with asyncio.timeout(DROP_SECONDS if is_first(row) else None):
+                    await turn.enter_async_context(self._budget.reserved(method, await self._channel(row)))
+            except TimeoutError:
+                await self._record(row, Sent(DROPPED))
+                return
             finally:
                 self._without_turn.discard(task)
             now = row if self._clock() - since < _FRESH_SECONDS else await self._ledger.row(row.key)

@@ -81,7 +81,6 @@ class Rows(Sender):
             "tally": self._tally,
             "ephemeral": self._ephemeral,
             "respond": self._respond,
-            "reaction": self._reaction,
             "status": self._status,
             "suggest": self._suggest,
             **self.others,
@@ -485,10 +484,6 @@ class Rows(Sender):
         except Permanent as fault:
             log.info("what agents may do is refused: %s", fault)
             await self.ledger.note(AGENT_REFUSED, str(fault))
-        return Sent({"done": True})
-
-    async def _reaction(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
-        await self.calls.react(Posted(data["channel"], data["ts"]), data["name"])
         return Sent({"done": True})
 
 

@@ -6,8 +6,8 @@ sent, so of several changes of a message only the last one is shown.
 
 from __future__ import annotations
 
-from bot.outbound.calls import EDIT, POST, REACT, RESPOND, STATUS, SUGGEST, WHISPER
-from bot.outbound.posts import posted_of
+from bot.outbound.calls import EDIT, POST, REACT, RESPOND, STATUS, SUGGEST, UNREACT, WHISPER
+from bot.outbound.posts import posted_of, result_of
 from bot.wire.budget import Urgency
 from engine.journal.records import OutboxRow
 from engine.language.codec import Json, decode
@@ -17,7 +17,7 @@ _CHANGES = ("close", "edit", "tally", "agent_tool")
 _REPLACED = ("card", "alike", "agent")
 """Rows that post a message once, and change it from then on."""
 _FIRST = ("prompt", "card", "root", "ephemeral", "respond")
-_BESIDE = {"reaction": REACT, "status": STATUS, "suggest": SUGGEST}
+_BESIDE = {"reaction": REACT, "mark": REACT, "status": STATUS, "suggest": SUGGEST}
 """Rows that are no message, and that nobody waits for."""
 _METHODS = {**_BESIDE, "recopy": EDIT, "ephemeral": WHISPER, "respond": RESPOND}
 _ELSEWHERE = ("tell", "direct", "file", "copies", "copy", "digest")
@@ -54,6 +54,8 @@ def _of_words(row: OutboxRow) -> Urgency:
     if row.kind == "recopy":
         # In the lane of its post: a copy must not stay live because it was just being posted.
         return Urgency.WAITED_FOR
+    if row.kind == "mark":
+        return Urgency.MARK
     return Urgency.PROGRESS if row.kind in _BESIDE else Urgency.RESULT
 
 
@@ -63,6 +65,8 @@ def method_of(row: OutboxRow) -> str | None:
         return RESPOND if "press" in decode(row.payload) else EDIT
     if row.kind in _ELSEWHERE:
         return None
+    if row.kind == "mark" and "over" in result_of(row):
+        return UNREACT
     if row.kind == "message":
         config = decode(row.payload)["config"]
         if any(config.get(field) for field in ("to", "update", "ephemeral_to")):

@@ -161,7 +161,7 @@ class MessageStarts:
             told = in_thread(row, data, thread_ts)
             if isinstance(wish, BadLine):
                 return await self.starter.refuse(row, Refusal(wish.message), told)
-            wanted = Wish(wish.flow, wish.inputs, data, in_channel=True)
+            wanted = Wish(wish.flow, wish.inputs, data, in_channel=True, message_ts=data["ts"])
             return await self.starter.start(row, wanted, thread_ts, told)
         actor = await self.people.actor(data, in_channel=True)
         match wish:
@@ -324,7 +324,7 @@ class TriggerStarts:
     ) -> bool:
         # An app is nobody's requester.
         actor = None if data.get("app") is None else Actor.itself("message", "an app's message")
-        wish = Wish(heard.flow.name, inputs, data, actor, in_channel=True)
+        wish = Wish(heard.flow.name, inputs, data, actor, in_channel=True, message_ts=data["ts"])
         return await self.starter.start(row, wish, data["ts"], to_speaker(row, data))
 
     # --- reactions and the message shortcut ----------------------------------------------------------------
@@ -342,7 +342,7 @@ class TriggerStarts:
         if await self._runs(thread_key(data["team"], data["channel"], root), flow.name):
             return await self.notices.consume(row, "runs already")
         inputs = {**trigger.values, **await self._filled(trigger, data, said_in(message))}
-        wish = Wish(flow.name, inputs, data)
+        wish = Wish(flow.name, inputs, data, message_ts=data["ts"])
         return await self.starter.start(row, wish, root, to_author(row, data, root))
 
     async def about(self, row: InboxRow, data: dict[str, Json]) -> bool:
@@ -356,7 +356,8 @@ class TriggerStarts:
             return await self.starter.refuse(row, Refusal(gone), to_author(row, data, None))
         filled = await self._filled(trigger, data, said_in(message))
         root = str(message.get("thread_ts") or data["ts"])
-        wish = Wish(flow.name, {**data["inputs"], **trigger.values, **filled}, data)
+        inputs = {**data["inputs"], **trigger.values, **filled}
+        wish = Wish(flow.name, inputs, data, message_ts=data["ts"])
         return await self.starter.start(row, wish, root, to_author(row, data, root))
 
     # --- reading -------------------------------------------------------------------------------------------

@@ -192,6 +192,8 @@ class Wish:
     """None: the person in `data`, who is looked up."""
     in_channel: bool | None = None
     """What the payload itself shows of that person."""
+    message_ts: str | None = None
+    """The message from which it is started, where that is not one of the bot's."""
 
 
 @dataclass(eq=False, repr=False)
@@ -283,6 +285,8 @@ class Starter:
         team, channel = wish.data["team"], wish.data["channel"]
         key = thread_key(team, channel, thread_ts)
         thread: dict[str, Json] = {"team": team, "channel": channel, "threadTs": thread_ts, "key": key}
+        if wish.message_ts is not None:
+            thread["messageTs"] = wish.message_ts
         try:
             flow = self.library.get(wish.flow)
             refusal = await self._limited(flow, wish, actor)

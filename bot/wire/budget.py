@@ -57,7 +57,9 @@ class Urgency(IntEnum):
     CLOSING = 3
     """The final card, a question that is over and has no buttons."""
     PROGRESS = 4
-    """Cards that change, reactions, Home, catch-up."""
+    """Cards that change, reactions on what somebody said, Home, catch-up."""
+    MARK = 5
+    """Reactions that show how runs stand."""
 
 
 class Limit(NamedTuple):
@@ -357,8 +359,12 @@ class Budget:
 
     def _note(self, method: _Method, now: float) -> None:
         """One line when a method begins to be used up or refused, and one when that is over."""
-        # Catch-up leaves room for others, and says itself how far it has come.
-        waiting = [one for one in method.waiting if one.urgency < Urgency.CLOSING or not method.limit.spare]
+        # Catch-up leaves room for others, and says itself how far it has come. Nobody misses a mark.
+        waiting = [
+            one
+            for one in method.waiting
+            if one.urgency < Urgency.CLOSING or (one.urgency < Urgency.MARK and not method.limit.spare)
+        ]
         refused = method.shut()
         if method.since is None:
             if not refused and not any(now - one.since > LATE_SECONDS for one in waiting):

@@ -23,7 +23,7 @@ ALWAYS: dict[str, str] = {
     "usergroups:read": "approvers given as @group",
     "im:write": "messages to one person (`to: dm:...`)",
     "files:write": "files of messages, and what is too long for one",
-    "reactions:write": "marking what was taken or refused",
+    "reactions:write": "the marks on messages: how a run stands, and what was taken or refused",
 }
 """Bot scope → what will not work without it, whatever the flows are."""
 

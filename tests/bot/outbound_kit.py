@@ -67,6 +67,7 @@ nodes:
 FAST = Tuning(
     look_delays=(0.02, 0.05),
     card_seconds=0.0,
+    mark_seconds=0.0,
     backoff=(0.01, 0.05),
     poll_seconds=0.2,
     jitter=lambda: 0.5,

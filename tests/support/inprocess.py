@@ -134,7 +134,11 @@ class Town:
             open_store=lambda *_: self.store,
             writer=InlineWriter,
             slack_app=self._app,
-            tuning=Tuning(card_seconds=1.0 if self._simulated else 0.2, poll_seconds=1.0),
+            tuning=Tuning(
+                card_seconds=1.0 if self._simulated else 0.2,
+                mark_seconds=3.0 if self._simulated else 0.0,
+                poll_seconds=1.0,
+            ),
             poll_seconds=5.0 if self._simulated else 0.05,
             started=lambda: None,
             runners=runners if given is None else lambda: given,

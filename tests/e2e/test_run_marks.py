@@ -1,0 +1,133 @@
+"""The reaction on the message that started a run shows how the run stands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.acting import Acts
+from tests.support.bot import ThreadView, start_flow
+from tests.support.simulated import inhabited_town, simulated
+
+GATE = """
+flow: gate
+triggers: [{message: "gate is open", channels: ["#ops"], from_bots: true}]
+nodes:
+  - {id: ok, type: approval, with: {message: "Go?", approvers: [ben]}}
+"""
+QUICK = "flow: quick\nnodes: [{id: tell, type: message, with: {text: done}}]\n"
+FAILS = """
+flow: fails
+nodes:
+  - {id: ok, type: ask, with: {message: "Ready?"}}
+  - {id: no, type: shell, with: {command: 'exit {{ nodes.ok.text }}'}}
+"""
+
+
+def marks(workspace: Acts, ts: str, channel: str = "ops") -> list[str]:
+    """The names of the reactions on a message that begins a thread."""
+    message = workspace.messages(channel, ts)[0]
+    return [entry["name"] for entry in message.get("reactions") or ()]
+
+
+async def marked(workspace: Acts, ts: str, name: str) -> None:
+    """Wait until this is the only mark of a message."""
+    await workspace.wait_for(lambda: marks(workspace, ts) == [name])
+
+
+@simulated
+async def test_the_message_that_started_a_run_shows_how_it_stands(tmp_path: Path) -> None:
+    """Yellow while it waits, then the mark of its end, and one mark at a time in the end: three calls for a run."""
+    async with inhabited_town(tmp_path, {"gate": GATE}) as (workspace, place):
+        for label, name in (("Approve", "white_check_mark"), ("Reject", "no_entry_sign")):
+            before = len(place.calls)
+            thread = await start_flow(workspace, "ana", "ops", "gate")
+            question = await thread.says("Go?")
+            await marked(workspace, thread.root_ts, "large_yellow_circle")
+            await thread.press("ben", question, label)
+            await marked(workspace, thread.root_ts, name)
+            await place.settle()
+            calls = [call.method for call in place.calls[before:] if call.method.startswith("reactions.")]
+            assert calls == ["reactions.add", "reactions.add", "reactions.remove"]
+
+
+@simulated
+async def test_an_alert_of_an_app_shows_how_its_run_stands(tmp_path: Path) -> None:
+    """The words that started it are marked, whoever said them; a cancelled run has the mark of its card."""
+    async with inhabited_town(tmp_path, {"gate": GATE}) as (workspace, _):
+        pager = workspace.add_user("pager", is_bot=True)
+        workspace.join(pager, "ops")
+        ts = await workspace.post(pager, "ops", "gate is open")
+        thread = ThreadView(workspace, "ops", ts)
+        await thread.says("Go?")
+        await marked(workspace, ts, "large_yellow_circle")
+        await thread.reply("ben", "@sayso cancel")
+        await marked(workspace, ts, "octagonal_sign")
+
+
+@simulated
+async def test_a_run_that_is_over_at_once_gets_one_mark(tmp_path: Path) -> None:
+    """Slack takes 50 reactions a minute: what lasts no three seconds takes one of them, and none away."""
+    async with inhabited_town(tmp_path, {"quick": QUICK}) as (workspace, place):
+        before = len(place.calls)
+        thread = await start_flow(workspace, "ana", "ops", "quick")
+        await marked(workspace, thread.root_ts, "white_check_mark")
+        await place.settle()
+        calls = [call.method for call in place.calls[before:] if call.method.startswith("reactions.")]
+        assert calls == ["reactions.add"]
+
+
+@simulated
+async def test_a_slash_command_marks_no_message_of_the_bot(tmp_path: Path) -> None:
+    """Nobody's words stand there: the thread begins with a message of the bot, which says how it stands by itself."""
+    async with inhabited_town(tmp_path, {"gate": GATE}) as (workspace, place):
+        await workspace.slash("ana", "ops", "/sayso", "run gate")
+        await workspace.wait_for(lambda: len(workspace.messages("ops")) == 1)
+        root = workspace.messages("ops")[0]
+        await ThreadView(workspace, "ops", root["ts"]).says("Go?")
+        await place.settle()
+        assert not [call for call in place.calls if call.method.startswith("reactions.")]
+
+
+@simulated
+async def test_the_next_try_leaves_the_mark_of_the_first_until_it_is_over(tmp_path: Path) -> None:
+    """A failed run that is tried again stays marked as failed, and then shows how the next one ended."""
+    async with inhabited_town(tmp_path, {"fails": FAILS}) as (workspace, place):
+        thread = await start_flow(workspace, "ana", "ops", "fails")
+        await thread.says("Ready?")
+        await marked(workspace, thread.root_ts, "large_yellow_circle")
+        await thread.reply("ana", "1")
+        note = await thread.says("Try again from")
+        await marked(workspace, thread.root_ts, "x")
+        before = len(place.calls)
+        await thread.press("ana", note, "Start again…")
+        await place.settle()
+        assert marks(workspace, thread.root_ts) == ["x"]
+        assert not [call for call in place.calls[before:] if call.method.startswith("reactions.")]
+
+
+@simulated
+async def test_marks_are_a_setting(tmp_path: Path) -> None:
+    """With SAYSO_REACTIONS=off no message is marked."""
+    async with inhabited_town(tmp_path, {"gate": GATE}, reactions=False) as (workspace, place):
+        thread = await start_flow(workspace, "ana", "ops", "gate")
+        await thread.says("Go?")
+        await place.settle()
+        assert not [call for call in place.calls if call.method.startswith("reactions.")]
+
+
+@simulated
+async def test_a_restart_repeats_no_mark(tmp_path: Path) -> None:
+    """How a message is marked is stored: the process that comes after takes away what the one before it showed."""
+    async with inhabited_town(tmp_path, {"gate": GATE}) as (workspace, place):
+        thread = await start_flow(workspace, "ana", "ops", "gate")
+        question = await thread.says("Go?")
+        await marked(workspace, thread.root_ts, "large_yellow_circle")
+        await place.settle()
+        await place.close()
+        await place.open()
+        before = len(place.calls)
+        await thread.press("ben", question, "Approve")
+        await marked(workspace, thread.root_ts, "white_check_mark")
+        await place.settle()
+        calls = [call.method for call in place.calls[before:] if call.method.startswith("reactions.")]
+        assert calls == ["reactions.add", "reactions.remove"]
