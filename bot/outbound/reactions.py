@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from bot.outbound.calls import UNREACT, Posted
 from bot.outbound.posts import DROPPED, Outcome, Sent, result_of
 from bot.outbound.sender import Send, Sender
-from bot.rendering.marks import OPEN
+from bot.rendering.marks import WAITING
 from bot.wire.client import Permanent
 from engine.journal.records import OutboxRow
 from engine.language.codec import Json
@@ -55,9 +55,9 @@ class Reactions(Sender):
         shown, over = before.get("name"), before.get("over", [])
         if not self.allowed:
             return Sent(DROPPED)
-        if name == OPEN.name and shown is not None:
+        if name == WAITING.reaction and shown is not None:
             name = shown
-        if name == OPEN.name and not self.calls.budget.fits(UNREACT):
+        if name == WAITING.reaction and not self.calls.budget.fits(UNREACT):
             return Sent(DROPPED)
         try:
             if shown != name:
@@ -77,4 +77,6 @@ class Reactions(Sender):
             log.info("a reaction was not taken: %s", fault)
         elif self.allowed:
             self.allowed = False
-            log.warning("Reactions are off until sayso restarts: the app lacks the scope reactions:write (sayso manifest).")
+            log.warning(
+                "Reactions are off until sayso restarts: the app lacks the scope reactions:write (sayso manifest)."
+            )

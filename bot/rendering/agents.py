@@ -25,6 +25,7 @@ from bot.rendering.blocks import (
     with_id,
     words,
 )
+from bot.rendering.marks import EMOJI, WITHDRAWN
 from bot.rendering.plan import Steps, plan_lines, plan_steps, plan_title
 from bot.rendering.text import clip, cut, one_line, safe, shown, take, weight
 from engine.language.codec import Json, encode
@@ -156,7 +157,7 @@ def _text_of(value: Json) -> str:
     return value if isinstance(value, str) else encode(value).decode()
 
 
-_MARKS = {None: "…", True: "✅", False: "❌"}
+_MARKS = {None: "…", True: EMOJI["completed"], False: EMOJI["failed"]}
 
 
 def tool_line(tool: ToolLine) -> str:
@@ -165,7 +166,7 @@ def tool_line(tool: ToolLine) -> str:
     brief = safe(one_line(tool.brief, _INPUT)).replace("`", "'")
     said = f": `{brief}`" if brief else ""
     changed = " ✏️" if tool.edited else ""
-    mark = "🚫" if tool.over else "✍️ not run" if tool.in_place else _MARKS[tool.went_well]
+    mark = WITHDRAWN if tool.over else "✍️ not run" if tool.in_place else _MARKS[tool.went_well]
     allowed = f" · ♾️ always allowed by {safe(one_line(tool.allowed_by, 80))}" if tool.allowed_by else ""
     return f"⚙️ {name}{said}{changed} {mark}{allowed}"
 

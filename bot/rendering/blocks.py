@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
+from bot.rendering.marks import EMOJI, LISTENING, WITHDRAWN
 from bot.rendering.text import clip, cut, for_reader, one_line, plain, shown, take, weight
 from engine.language.codec import Json, clean_text, encode
 
@@ -372,35 +373,25 @@ def aligned(columns: Sequence[str], rows: Sequence[Sequence[str]], most: int = 6
 # --- steps as a plan ----------------------------------------------------------------------------------------
 # Of lines of mrkdwn the block is made: each becomes a task, its sign the state, its label the title.
 
-ICONS = {
-    "completed": "✅",
-    "failed": "❌",
-    "skipped": "⏭️",
-    "interrupted": "⚠️",
-    "started": "▶️",
-    "retrying": "🔁",
-    "failing": "❌",
-}
-REJECTED = "🚫"
-"""The sign of a decision against it, which is no fault."""
 INDENT = "\u2003"
 """A space that Slack does not swallow at the beginning of a line."""
 _TASK_STATES = {
-    ICONS["completed"]: "complete",
-    ICONS["started"]: "in_progress",
-    ICONS["failed"]: "error",
+    EMOJI["completed"]: "complete",
+    EMOJI["started"]: "in_progress",
+    EMOJI["failed"]: "error",
     "⚙️": "in_progress",
-    "▫️": "pending",
+    EMOJI["pending"]: "pending",
 }
 """Signs that a task's own state says."""
 _TASK_SIGNED = {
-    ICONS["skipped"]: "complete",
-    ICONS["interrupted"]: "error",
-    ICONS["retrying"]: "in_progress",
-    REJECTED: "error",
-    "🙋": "in_progress",
-    "⏲️": "in_progress",
-    "⏪": "complete",
+    EMOJI["skipped"]: "complete",
+    EMOJI["interrupted"]: "error",
+    EMOJI["retrying"]: "in_progress",
+    EMOJI["rejected"]: "error",
+    EMOJI["stopped"]: "error",
+    EMOJI["waiting"]: "in_progress",
+    WITHDRAWN: "error",
+    LISTENING: "in_progress",
 }
 """Signs that say more than the state: they stay in the title."""
 TASK_TITLE = 150

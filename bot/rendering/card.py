@@ -15,11 +15,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from bot.rendering.blocks import (
-    ICONS,
     MOST_BLOCKS,
     MOST_TEXT,
     MOST_UNITS,
-    REJECTED,
     Block,
     Rendered,
     actions,
@@ -39,6 +37,7 @@ from bot.rendering.blocks import (
 from bot.rendering.blocks import sections as lines_as_sections
 from bot.rendering.clocks import out_of_reach_words
 from bot.rendering.flow import WITHOUT_EFFECT, latest_visits, place_of
+from bot.rendering.marks import EMOJI, LISTENING, mark_of
 from bot.rendering.nested import (
     Waits,
     asks_for,
@@ -70,7 +69,7 @@ _BEHIND = 20
 _INPUTS = 12
 
 _WORDS = {"completed": "done", "rejected": "rejected", "failed": "failed", "skipped": "skipped"}
-_ENDS = {"complete": ("✅", "Completed"), "failed": ("❌", "Failed"), "aborted": ("🛑", "Aborted")}
+_ENDS = {"complete": "Completed", "failed": "Failed", "aborted": "Cancelled"}
 
 
 def card_key(session_id: str) -> str:
@@ -160,40 +159,44 @@ def _status(state: State, flow: Flow, names: Mapping[str, str], behind: Behind |
     if state.phase == "ended":
         return _ended(state, flow)
     if state.phase == "finalizing":
-        return "⏳ *Ending*"
+        return f"{EMOJI['running']} *Ending*"
     if lock := lock_wait(state, behind):
-        return f"⏸️ *Paused*{_held(state)} · {lock}" if state.phase == "held" else f"🟡 *Waiting* for {lock}"
+        return (
+            f"{EMOJI['paused']} *Paused*{_held(state)} · {lock}"
+            if state.phase == "held"
+            else f"{EMOJI['waiting']} *Waiting* for {lock}"
+        )
     if state.phase == "waiting":
         prompts = open_prompts(state)
         if prompts:
             first = prompts[0]
             more = f" · {len(prompts) - 1} more" if len(prompts) > 1 else ""
-            return f"🟡 *Waiting* for {waiting_on(first, state.actor, names)} · {asks_for(state, first, flow)}{more}"
+            return f"{EMOJI['waiting']} *Waiting* for {waiting_on(first, state.actor, names)} · {asks_for(state, first, flow)}{more}"
         timers = sorted(
             (timer.due_at, timer.purpose, timer.path or "")
             for timer in state.timers.values()
             if timer.prompt_id is None
         )
         if not timers:
-            return "🟡 *Waiting*"
+            return f"{EMOJI['waiting']} *Waiting*"
         if waited_out(state.nodes.get(timers[0][2])):
             next_try = date(timers[0][0], "{time_secs}")
-            return f"🟡 *Waiting* for the provider, next try at {next_try} · write here to try at once"
+            return f"{EMOJI['waiting']} *Waiting* for the provider, next try at {next_try} · write here to try at once"
         if timers[0][1] == "followUp":
-            return f"💤 *Listening* for a reply here until {date(timers[0][0])} · `done` ends it"
+            return f"{LISTENING} *Listening* for a reply here until {date(timers[0][0])} · `done` ends it"
         again = " to try again" if timers[0][1] == "retry" else ""
-        return f"🟡 *Waiting*{again} until {date(timers[0][0])}"
+        return f"{EMOJI['waiting']} *Waiting*{again} until {date(timers[0][0])}"
     if state.phase == "pausing":
-        return f"⏸️ *Pausing*{_pausing(state, flow)}"
+        return f"{EMOJI['paused']} *Pausing*{_pausing(state, flow)}"
     if state.phase == "held":
-        return f"⏸️ *Paused*{_held(state)}{_open(state, flow)}"
+        return f"{EMOJI['paused']} *Paused*{_held(state)}{_open(state, flow)}"
     if state.phase == "unreachable":
-        return f"⚠️ *Out of reach*: {safe(out_of_reach_words(state.pause_reason))}{_open(state, flow)}"
+        return f"{EMOJI['out of reach']} *Out of reach*: {safe(out_of_reach_words(state.pause_reason))}{_open(state, flow)}"
     begun = latest_visits(state)
     finished = sum(begun[node.id] not in state.active for node in flow.nodes if node.id in begun)
     now = [path for path in state.containers if "/" not in path]
     inside = f" · {progress(state, flow, now[0])}" if len(now) == 1 else ""
-    return f"▶️ *Running* · {min(finished + 1, len(flow.nodes))} of {len(flow.nodes)}{inside}"
+    return f"{EMOJI['running']} *Running* · {min(finished + 1, len(flow.nodes))} of {len(flow.nodes)}{inside}"
 
 
 def _pausing(state: State, flow: Flow) -> str:
@@ -213,23 +216,26 @@ def _open(state: State, flow: Flow) -> str:
     return f" · {count} open question{'s' if count > 1 else ''}" if count else ""
 
 
-def _end_and_reason(state: State) -> tuple[str, str, str]:
-    """Sign and words of an end, and why it was so; the reason may be empty."""
-    icon, word = _ENDS.get(state.outcome or "failed", _ENDS["failed"])
+def _end_and_reason(state: State) -> tuple[str, str]:
+    """The words for an end, and why it was so; the reason may be empty."""
+    word = _ENDS.get(state.outcome or "failed", "Failed")
     if is_rejection(state.error):
         said, reason = verdict_and_reason(state.error)
-        return REJECTED, f"R{safe(one_line(said, 200))[1:]}", reason[:1].upper() + reason[1:]
+        return f"R{safe(one_line(said, 200))[1:]}", reason[:1].upper() + reason[1:]
     if state.outcome == "failed" and state.error:
-        return icon, word, str(state.error.get("message") or state.error.get("type"))
-    return icon, word, ""
+        return word, str(state.error.get("message") or state.error.get("type"))
+    return word, ""
 
 
 def _ended(state: State, flow: Flow) -> str:
-    icon, word, reason = _end_and_reason(state)
+    word, reason = _end_and_reason(state)
     took = elapsed(timestamps.seconds_between(state.created_at, state.updated_at))
     after = "in" if state.outcome == "complete" else "after"
     end = ended_at(state)
-    parts = [f"{icon} *{word}* {after} {safe(took)}" + (f", at `{safe(end.node_id)}`" if end else "")]
+    parts = [
+        f"{mark_of(state).emoji} *{word}* {after} {safe(took)}"
+        + (f", at `{safe(end.node_id)}`" if end else "")
+    ]
     counted = Counter(
         "rejected" if is_rejected(run) else run.status for path, run in state.nodes.items() if "/" not in path
     )
@@ -279,7 +285,7 @@ def _lines(
     before them. More than `whole` nodes are grouped."""
     waits = Waits.of(state, flow, names)._replace(meters=meters)
     asked_inputs = [
-        f"🙋 {asks_for(state, prompt, flow)} · {wait_words(prompt, state, names)}"
+        f"{EMOJI['waiting']} {asks_for(state, prompt, flow)} · {wait_words(prompt, state, names)}"
         for prompt in open_prompts(state)
         if prompt.path not in state.nodes and agent_of(state, prompt.path) is None
     ]
@@ -322,7 +328,7 @@ def _grouped(
     quiet = [path for path in behind if path not in broken]
     counted = Counter(state.nodes[path].status for path in quiet)
     if quiet:
-        lines.append(" · ".join(f"{ICONS[key]} {number} {_WORDS[key]}" for key, number in counted.items()))
+        lines.append(" · ".join(f"{EMOJI[key]} {number} {_WORDS[key]}" for key, number in counted.items()))
     now = [path for path in paths if path in state.active]
     ahead = [path for path in paths if path not in state.nodes]
     for some, most, what in (

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bot.rendering.blocks import REJECTED, Block, actions, button, context, header, option, section, select
+from bot.rendering.blocks import Block, actions, button, context, header, option, section, select
 from bot.rendering.grants import home_grants
+from bot.rendering.marks import mark_of
 from bot.rendering.text import date, one_line, person, safe
 from bot.rendering.waiting import MOST_TOGETHER, TOGETHER, Waiting, alike, question_blocks, waits_line
 from engine.flow import Flow
@@ -22,8 +23,7 @@ _MOST_GROUPS = 4
 _MOST_GRANTS = 4
 """Blocks of grants where as many runs are shown as there is room for."""
 
-_ICONS = {"running": "▶️", "paused": "🟡", "complete": "✅", "failed": "❌", "aborted": "🛑"}
-_WORDS = {"complete": "completed", "failed": "failed", "aborted": "aborted"}
+_WORDS = {"complete": "completed", "failed": "failed", "aborted": "cancelled"}
 KINDS = {
     "all": ("Everything", None),
     "approval": ("Approvals", "decide"),
@@ -191,9 +191,7 @@ def _others(others: Sequence[Waiting]) -> list[Block]:
 
 def _run(entry: Run) -> Block:
     state = entry.state
-    icon = "⏸️" if state.phase == "held" else _ICONS.get(state.status, "•")
     if state.ended and is_rejection(state.error):
-        icon = REJECTED
         said, reason = verdict_and_reason(state.error)
         word = f"{safe(one_line(said, 80))} {date(state.updated_at)}"
         word += f": {safe(one_line(reason, 80))}" if reason else ""
@@ -204,7 +202,9 @@ def _run(entry: Run) -> Block:
     open_prompts = len(state.open_prompts)
     waits = f" · {open_prompts} open question{'s' if open_prompts > 1 else ''}" if open_prompts else ""
     by = person(state.actor)
-    return section(f"{icon} {_linked(state.flow_name, entry.link)} · {word}{waits}\nstarted by {by}")
+    return section(
+        f"{mark_of(state).emoji} {_linked(state.flow_name, entry.link)} · {word}{waits}\nstarted by {by}"
+    )
 
 
 def _linked(name: str, link: str | None) -> str:

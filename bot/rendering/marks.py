@@ -1,38 +1,63 @@
-"""The one mark for each state of a run or a step, in Slack and in text (terminal, control room, diagrams). Pure."""
+"""The one mark for each state of a run or a step, in Slack and in text (terminal, control room). Pure."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from engine.journal.phases import REJECTED, standing
+from engine.journal.phases import standing
 from engine.journal.state import State
 
 
 class Mark(NamedTuple):
-    """An emoji, its name in Slack's reactions, and the sign that stands for it in text."""
+    """An emoji for Slack, the sign that stands for it in text, and its name among Slack's reactions."""
 
     emoji: str
-    name: str
     sign: str
+    reaction: str = ""
 
+
+RUNNING = Mark("▶️", "▸")
+WAITING = Mark("🟡", "●", "large_yellow_circle")
+PAUSED = Mark("⏸️", "‖")
+COMPLETED = Mark("✅", "✓", "white_check_mark")
+FAILED = Mark("❌", "✗", "x")
+CANCELLED = Mark("🛑", "■", "octagonal_sign")
+UNCLEAR = Mark("⚠️", "!")
+PENDING = Mark("▫️", "○")
+UNKNOWN = Mark("•", "?")
 
 MARKS = {
-    "running": Mark("▶️", "arrow_forward", "▸"),
-    "waiting": Mark("🟡", "large_yellow_circle", "●"),
-    "paused": Mark("⏸️", "double_vertical_bar", "‖"),
-    "out of reach": Mark("⚠️", "warning", "!"),
-    "complete": Mark("✅", "white_check_mark", "✓"),
-    "failed": Mark("❌", "x", "✗"),
-    REJECTED: Mark("🚫", "no_entry_sign", "⊘"),
-    "aborted": Mark("🛑", "octagonal_sign", "■"),
+    "idle": PENDING,
+    "pending": PENDING,
+    "running": RUNNING,
+    "started": RUNNING,
+    "retrying": Mark("🔁", "↻"),
+    "waiting": WAITING,
+    "paused": PAUSED,
+    "held": PAUSED,
+    "out of reach": UNCLEAR,
+    "set aside": UNCLEAR,
+    "interrupted": UNCLEAR,
+    "complete": COMPLETED,
+    "completed": COMPLETED,
+    "failed": FAILED,
+    "failing": FAILED,
+    "rejected": Mark("🚫", "⊘", "no_entry_sign"),
+    "aborted": CANCELLED,
+    "stopped": CANCELLED,
+    "skipped": Mark("⏭️", "–"),
 }
-"""By the word for how a run stands."""
+"""By the word for how a run stands, and by the status of a step."""
+LISTENING, WITHDRAWN = "💤", "⏹️"
+"""Emojis of an agent that waits for words it need not get, and of a question or call that was taken back."""
+EMOJI = {word: mark.emoji for word, mark in MARKS.items()}
 
-OPEN = MARKS["waiting"]
-"""The reaction on the message that started a run, until the run is over: it runs, waits or is paused."""
+
+def mark_of(state: State) -> Mark:
+    """The mark for how a run stands."""
+    return MARKS[standing(state.status, state.phase, state.error)]
 
 
 def reaction_of(state: State) -> str:
-    """The name of the reaction that shows how a run stands on the message that started it."""
-    mark = MARKS[standing(state.status, state.phase, state.error)] if state.ended else OPEN
-    return mark.name
+    """The reaction for how a run stands: until its end it is one, whether the run runs, waits or is paused."""
+    return (mark_of(state) if state.ended else WAITING).reaction

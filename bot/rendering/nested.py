@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from bot.rendering.agents import ASK, brief_input
 from bot.rendering.approvals import tally
-from bot.rendering.blocks import ICONS, INDENT, REJECTED
+from bot.rendering.blocks import INDENT
 from bot.rendering.flow import WITHOUT_EFFECT, around, item_label, label_of, node_of
+from bot.rendering.marks import EMOJI, LISTENING, WITHDRAWN
 from bot.rendering.text import clip, date, elapsed, one_line, safe, shown, waiting_on
 from engine.decide.outages import waited_out
 from engine.flow import Flow, Node
@@ -115,10 +116,10 @@ def _inside(waits: Waits, scope: str, depth: int) -> list[str]:
     done = [path for path in paths if path in state.nodes and path not in state.active]
     now = [path for path in paths if path in state.active]
     ahead = len(paths) - len(done) - len(now)
-    lines = [f"{indent}✅ {len(done)} done"] if done else []
+    lines = [f"{indent}{EMOJI['completed']} {len(done)} done"] if done else []
     lines += [line for path in now[:_MOST_INSIDE] for line in node_lines(waits, path, depth)]
     lines += [f"{indent}… {len(now) - _MOST_INSIDE} more running"] if len(now) > _MOST_INSIDE else []
-    return lines + ([f"{indent}▫️ {ahead} to come"] if ahead else [])
+    return lines + ([f"{indent}{EMOJI['pending']} {ahead} to come"] if ahead else [])
 
 
 def _calls(waits: Waits, path: str, agent: AgentRun, depth: int) -> list[str]:
@@ -131,12 +132,14 @@ def _calls(waits: Waits, path: str, agent: AgentRun, depth: int) -> list[str]:
         brief = safe(brief_input(call.name, call.input)).replace("`", "'")
         what = f"{name}: `{brief}`" if brief and call.name != ASK else name
         if prompt is not None:
-            lines.append(f"{indent}🙋 {what} · {wait_words(prompt, waits.state, waits.names)}")
+            lines.append(
+                f"{indent}{EMOJI['waiting']} {what} · {wait_words(prompt, waits.state, waits.names)}"
+            )
         elif call_path in waits.state.nodes:
             lines.append(f"{indent}⚙️ {what}")
         for one in inner:
             asks = asks_for(waits.state, one, waits.flow)
-            lines.append(f"{indent}🙋 {asks} · {wait_words(one, waits.state, waits.names)}")
+            lines.append(f"{indent}{EMOJI['waiting']} {asks} · {wait_words(one, waits.state, waits.names)}")
     more = len(lines) - _MOST_INSIDE
     return lines[:_MOST_INSIDE] + ([f"{indent}… {more} more under way"] if more > 0 else [])
 
@@ -187,30 +190,28 @@ def _stands_alone(state: State, path: str) -> bool:
 def _line(waits: Waits, path: str, label: str) -> str:
     state, run = waits.state, waits.state.nodes.get(path)
     if run is None:
-        return f"▫️ {label} · not run" if state.ended else f"▫️ {label}"
+        return f"{EMOJI['pending']} {label}{' · not run' if state.ended else ''}"
     if state.ended and path in state.active:
         # A node that the end of the session found under way.
         container = waits.state.containers.get(path)
         if container is not None:
-            return f"🚫 {label} · stopped{_counted(container)}"
-        return (
-            f"🚫 {label} · withdrawn"
-            if run.type in WITHOUT_EFFECT
-            else f"⚠️ {label} · not known whether it was done"
-        )
+            return f"{EMOJI['stopped']} {label} · stopped{_counted(container)}"
+        if run.type in WITHOUT_EFFECT:
+            return f"{WITHDRAWN} {label} · withdrawn"
+        return f"{EMOJI['interrupted']} {label} · outcome unknown"
     prompt, timer = waits.prompts.get(path), waits.timers.get(path)
     if prompt is not None:
-        icon = "⚠️" if prompt.kind == "interrupted" else "🙋"
+        icon = EMOJI["interrupted" if prompt.kind == "interrupted" else "waiting"]
         return f"{icon} {label} · {wait_words(prompt, state, waits.names)}"
     if path in state.containers:
         agent = state.containers[path].agent
         far = _counted(state.containers[path]) if agent is None else _conversation(state, path, agent)
         until = "" if timer is None else f" · until {date(timer.due_at)}"
-        icon = "💤" if timer is not None and timer.purpose == "followUp" else ICONS["started"]
+        icon = LISTENING if timer is not None and timer.purpose == "followUp" else EMOJI["started"]
         return f"{icon} {label}{far}{until}"
     if timer is not None and run.status != "retrying":
-        return f"⏲️ {label} · until {date(timer.due_at)}"
-    icon = REJECTED if is_rejected(run) else ICONS.get(run.status, "•")
+        return f"{EMOJI['waiting']} {label} · until {date(timer.due_at)}"
+    icon = EMOJI["rejected" if is_rejected(run) else run.status]
     return f"{icon} {label}{_detail(run, node_of(waits.flow, path), timer)}{_metered(waits.meters.get(path), run)}"
 
 

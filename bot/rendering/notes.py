@@ -18,7 +18,6 @@ from bot.rendering.approvals import OPEN
 from bot.rendering.blocks import (
     MOST_MESSAGE,
     MOST_UNITS,
-    REJECTED,
     Block,
     Rendered,
     actions,
@@ -40,6 +39,7 @@ from bot.rendering.blocks import (
 )
 from bot.rendering.flow import WITHOUT_EFFECT, label_of, latest_visits, node_of, place_of
 from bot.rendering.home import START
+from bot.rendering.marks import EMOJI
 from bot.rendering.text import clip, cut, one_line, person, plain, safe, shown, weight
 from engine.flow import Flow
 from engine.journal.queries import is_rejection, verdict
@@ -179,14 +179,16 @@ def _why(state: State, flow: Flow, by: Mapping[str, Json] | None, reason: str | 
     if state.outcome == "aborted":
         who = f" by {person(by)}" if by else ""
         said = f": {safe(one_line(reason, 200))}" if reason else ""
-        return f"🛑 *{safe(one_line(flow.name, 80))}* was ended{who}{said}."
+        return f"{EMOJI['aborted']} *{safe(one_line(flow.name, 80))}* was cancelled{who}{said}."
     error = state.error or {}
     if is_rejection(error):
-        return f"{REJECTED} *{safe(one_line(flow.name, 80))}* was {safe(one_line(verdict(error), 400))}"
+        return (
+            f"{EMOJI['rejected']} *{safe(one_line(flow.name, 80))}* was {safe(one_line(verdict(error), 400))}"
+        )
     message = safe(one_line(str(error.get("message") or error.get("type") or "no reason given"), 400))
     place = _failed(state)
     what = f" at *{place_of(state, flow, place)}*" if place else ""
-    return f"❌ *{safe(one_line(flow.name, 80))}* failed{what}: {message}"
+    return f"{EMOJI['failed']} *{safe(one_line(flow.name, 80))}* failed{what}: {message}"
 
 
 def _failed(state: State) -> str | None:

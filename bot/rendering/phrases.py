@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bot.rendering.blocks import REJECTED, words
+from bot.rendering.blocks import words
 from bot.rendering.card import Behind, lock_wait
 from bot.rendering.clocks import out_of_reach_words
 from bot.rendering.flow import place_of
+from bot.rendering.marks import mark_of
 from bot.rendering.nested import asks_for, open_prompts
 from bot.rendering.notes import agent_labels
 from bot.rendering.text import cut, date, escape, one_line, safe, waiting_on
@@ -23,15 +24,6 @@ from engine.language.actors import Actor
 from engine.language.codec import Json
 from prompt_state.question_row import PromptState
 from prompt_state.routing import Listener
-
-ICONS = {
-    "running": "🔵",
-    "paused": "🟡",
-    "complete": "✅",
-    "failed": "❌",
-    "aborted": "⚪",
-}
-
 
 _LINES = 12
 """Of what a session waits for, in an answer to `status`."""
@@ -125,7 +117,7 @@ def status_text(
 
 def _status_line(state: State, flow: Flow, now: str, behind: Behind | None) -> str:
     age = elapsed(timestamps.seconds_between(state.created_at, now))
-    head = f"{_icon(state)} *{escape(state.flow_name)}* is {_standing(state)}, started {age} ago"
+    head = f"{mark_of(state).emoji} *{escape(state.flow_name)}* is {_standing(state)}, started {age} ago"
     lock = lock_wait(state, behind)
     lines = [f"waits for {lock}"] if lock else []
     lines += [
@@ -142,10 +134,6 @@ def _status_line(state: State, flow: Flow, now: str, behind: Behind | None) -> s
     lines = lines[:_LINES] + ([f"and {more} more"] if more > 0 else [])
     told = "\n   ".join([head, *lines])
     return told if told.endswith((".", "?", "!", "…")) else f"{told}."
-
-
-def _icon(state: State) -> str:
-    return REJECTED if is_rejection(state.error) else ICONS.get(state.status, "•")
 
 
 def _standing(state: State) -> str:
@@ -234,7 +222,7 @@ def running_text(sessions: Sequence[tuple[State, Flow]], links: Mapping[str, str
     lines = []
     for state, flow in sessions:
         link, name = links.get(state.session_id), escape(state.flow_name)
-        told = f"{_icon(state)} {f'<{link}|{name}>' if link else f'*{name}*'} is {_standing(state)}"
+        told = f"{mark_of(state).emoji} {f'<{link}|{name}>' if link else f'*{name}*'} is {_standing(state)}"
         asked = open_prompts(state)
         if asked:
             more = f", and {len(asked) - 1} more" if len(asked) > 1 else ""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bot.rendering.blocks import ICONS, TASK_TITLE
+from bot.rendering.blocks import TASK_TITLE
+from bot.rendering.marks import EMOJI
 from bot.rendering.text import one_line, safe
 from engine.journal.queries import PLAN
 from engine.language.codec import Json
@@ -12,7 +13,7 @@ from engine.language.codec import Json
 Steps = Sequence[tuple[str, str]]
 """What is to be done, each with its state: `pending`, `in_progress` or `complete`."""
 
-_SIGNS = {"pending": "▫️", "in_progress": ICONS["started"], "complete": ICONS["completed"]}
+_SIGNS = {"pending": EMOJI["pending"], "in_progress": EMOJI["started"], "complete": EMOJI["completed"]}
 
 
 def plan_steps(name: str, given: Json) -> Steps:

@@ -12,7 +12,6 @@ from bot.rendering import approvals
 from bot.rendering import blocks as kit
 from bot.rendering.blocks import (
     LABEL,
-    REJECTED,
     Block,
     Rendered,
     actions,
@@ -26,6 +25,7 @@ from bot.rendering.blocks import (
 from bot.rendering.flow import around, label_of
 from bot.rendering.forms import form_about, form_controls, form_values
 from bot.rendering.grants import given_with, grant_blocks
+from bot.rendering.marks import EMOJI, WITHDRAWN
 from bot.rendering.text import (
     asked,
     date,
@@ -353,7 +353,7 @@ def outcome_text(prompt: Asked, flow: Flow, reason: str | None) -> str:
             where = ", in the reply below" if _stands_below(prompt) else ":"
             return f"☑️ *Answered* by {person(prompt.actor)}{when}{where}"
         answer = prompt.answer or {}
-        verdict = _VERDICTS.get(str(answer.get("value")), f"{REJECTED} *Rejected*")
+        verdict = _VERDICTS.get(str(answer.get("value")), f"{EMOJI['rejected']} *Rejected*")
         said = str(answer.get("reason") or "").strip()
         reason = f"\n“{safe(one_line(said, 900))}”" if said else ""
         return f"{verdict} by {approvals.deciders(prompt)}{when}{reason}"
@@ -365,10 +365,13 @@ def outcome_text(prompt: Asked, flow: Flow, reason: str | None) -> str:
             else _EXPIRED.get(prompt.on_timeout, _EXPIRED["fail"])
         )
         return f"⌛ *Nobody answered in time:* {what}{when}"
-    return f"🚫 *Withdrawn:* {safe(one_line(reason or 'it is no longer needed', 200))}{when}"
+    return f"{WITHDRAWN} *Withdrawn:* {safe(one_line(reason or 'it is no longer needed', 200))}{when}"
 
 
-_VERDICTS = {"approve": "✅ *Approved*", "answer": "✍️ *Answered in its place; it did not run:*"}
+_VERDICTS = {
+    "approve": f"{EMOJI['completed']} *Approved*",
+    "answer": "✍️ *Answered in its place; it did not run:*",
+}
 
 
 def _stands_below(prompt: Asked) -> bool:

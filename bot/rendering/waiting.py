@@ -22,6 +22,7 @@ from bot.rendering.blocks import (
     option,
     section,
 )
+from bot.rendering.marks import EMOJI
 from bot.rendering.text import (
     asked,
     clip,
@@ -99,7 +100,7 @@ def waits_line(entry: Waiting) -> str:
     """A question that waits for others: for whom, since when."""
     prompt = entry.prompt
     people = whom(asked(prompt, requester(prompt)), requester(prompt), call=False)
-    return f"⏳ *{linked(entry)}* waits for {people}{_since(prompt)}: {safe(one_line(prompt.message, 120))}"
+    return f"{EMOJI['waiting']} *{linked(entry)}* waits for {people}{_since(prompt)}: {safe(one_line(prompt.message, 120))}"
 
 
 def requester(prompt: PromptState) -> dict[str, Json]:

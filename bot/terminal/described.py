@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from bot.rendering import marks
 from bot.rendering.agents import brief_input, text_of
 from bot.rendering.plan import plan_lines, plan_steps, plan_title
 from bot.rendering.text import elapsed, plain
@@ -25,18 +26,22 @@ from engine.journal.state import ASKS, LEFT, State
 from engine.language import timestamps
 from engine.nodes.types.registry import mode_of
 
+_COLORS = {
+    "pending": "dim",
+    "started": "blue",
+    "waiting": "yellow",
+    "paused": "yellow",
+    "retrying": "yellow",
+    "interrupted": "yellow",
+    "completed": "green",
+    REJECTED: "red",
+    "failed": "red",
+    "aborted": "red",
+    "skipped": "dim",
+    "stopped": "dim",
+}
 MARKS = {
-    "pending": ("dim", "·"),
-    "started": ("blue", "▸"),
-    "waiting": ("yellow", "●"),
-    "retrying": ("yellow", "↻"),
-    "interrupted": ("yellow", "!"),
-    "completed": ("green", "✓"),
-    REJECTED: ("red", "🚫"),
-    "failed": ("red", "✗"),
-    "aborted": ("red", "■"),
-    "skipped": ("dim", "–"),
-    "stopped": ("dim", "■"),
+    **{status: (color, marks.MARKS[status].sign) for status, color in _COLORS.items()},
     "asked": ("yellow", "?"),
     "said": ("dim", "“"),
     "person": ("blue", "»"),

@@ -18,13 +18,25 @@ from msgspec import Struct
 from bot.config.session_files import SessionFiles
 from bot.config.settings import Settings
 from bot.rendering.text import asked, elapsed, plain
-from bot.terminal.console import INTERRUPTED, Place, clean, exit_of, moment, one_line, print_json, writing
+from bot.terminal.console import (
+    INTERRUPTED,
+    Paint,
+    Place,
+    clean,
+    exit_of,
+    moment,
+    one_line,
+    print_json,
+    writing,
+)
+from bot.terminal.described import MARKS
 from bot.terminal.follower import Follower, due_moments, open_prompts, terminal_label
 from bot.terminal.narration import asked_of, covers_json, error_text, question_lines, where
 from bot.terminal.screen import TerminalScreen
 from engine.decide import limits
 from engine.decide.limits import pending
 from engine.decide.policy import Gate
+from engine.journal.phases import REJECTED
 from engine.journal.queries import ended_at, is_rejection, verdict
 from engine.journal.state import Asked, NodeRun, State
 from engine.language import timestamps
@@ -248,23 +260,25 @@ def _tell_end(
     took = elapsed(timestamps.seconds_between(state.created_at, state.updated_at))
     match state.status:
         case "complete":
-            screen.line(paint("green", f"complete after {took}") + _ended(state) + _limits(state))
+            screen.line(
+                _signed(paint, "completed", f"complete after {took}") + _ended(state) + _limits(state)
+            )
         case "failed" if is_rejection(state.error):
-            screen.line(paint("red", f"🚫 {one_line(verdict(state.error), 200)}"))
+            screen.line(_signed(paint, REJECTED, one_line(verdict(state.error), 200)))
         case "failed":
-            screen.line(paint("red", f"failed: {error_text(state.error)}"))
+            screen.line(_signed(paint, "failed", f"failed: {error_text(state.error)}"))
         case "aborted":
-            screen.line(paint("red", "aborted"))
+            screen.line(_signed(paint, "aborted", "aborted"))
         case _:
             if state.phase == "held":
-                screen.line(paint("yellow", f"held: {one_line(state.pause_reason or '', 200)}"))
+                screen.line(_signed(paint, "paused", f"paused: {one_line(state.pause_reason or '', 200)}"))
             if not left:
                 # The questions that were not put here: whom they ask, and how they are answered.
                 for prompt in open_prompts(state):
                     message = one_line(question_lines(prompt.message)[0], 100)
                     at = f"{found}: " if (found := where(state, prompt.path)) else ""
                     screen.line(
-                        f"  {screen.paint('yellow', '●')} waits for {asked_of(state, prompt)}: {at}{message}"
+                        f"  {screen.paint(*MARKS['waiting'])} waits for {asked_of(state, prompt)}: {at}{message}"
                     )
                     answer = place.command("prompts", "answer", prompt.prompt_id)
                     if gate(actor, prompt.rules.action, state, prompt) is None:
@@ -275,9 +289,14 @@ def _tell_end(
                         )
                         screen.note(f"    to play one of them: {answer} --as {shlex.quote(whom)} ANSWER")
                 for told in filter(None, map(line, waits)):
-                    screen.line(f"  {paint('yellow', '●')} {told}")
+                    screen.line(f"  {paint(*MARKS['waiting'])} {told}")
             resume = place.command("sessions", "resume", state.session_id)
             screen.line(f"The session is kept. Go on with: {paint('bold', resume)}")
+
+
+def _signed(paint: Paint, status: str, words: str) -> str:
+    color, sign = MARKS[status]
+    return paint(color, f"{sign} {words}")
 
 
 def _ended(state: State) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TextIO
 from bot.rendering.agents import text_of
 from bot.rendering.text import elapsed
 from bot.terminal.console import Paint, clean, moment, one_line
-from bot.terminal.described import described, painted
+from bot.terminal.described import MARKS, described, painted
 from bot.terminal.frontend import EDIT, FILL, editing_of, field_lines, filling_of, fills_in
 from bot.terminal.narration import asked_of, proposal_lines, question_lines, where
 from engine.forms import Field, is_numbered
@@ -146,7 +146,7 @@ class TerminalScreen:
         if self._live:
             self._spin()
         else:
-            self.line(f"  ⏸ until {moment(due_at)}")
+            self.line(f"  {self.paint(*MARKS['waiting'])} until {moment(due_at)}")
 
     # --- the spinner ---------------------------------------------------------------------------------------
 

@@ -229,7 +229,7 @@ def _waits(state: State, paint: Paint, command: Callable[..., str]) -> Iterator[
     for prompt in open_prompts(state):
         yield ""
         first, *rest = question_lines(prompt.message)
-        yield f"{paint('yellow', '●')} {paint('bold', first)}"
+        yield f"{paint(*MARKS['waiting'])} {paint('bold', first)}"
         yield from (f"  {part}" for part in rest)
         yield from (f"  {clean(line)}" for line in covered_lines(prompt.covers))
         until = f", until {moment(prompt.deadline)}" if prompt.deadline else ", not shown to anybody yet"
@@ -240,7 +240,7 @@ def _waits(state: State, paint: Paint, command: Callable[..., str]) -> Iterator[
     for timer in state.timers.values():
         if timer.purpose == "wait":
             yield ""
-            yield f"{paint('yellow', '●')} {clean(timer.path or '')} waits until {moment(timer.due_at)}"
+            yield f"{paint(*MARKS['waiting'])} {clean(timer.path or '')} waits until {moment(timer.due_at)}"
 
 
 def conversation_lines(turns: Sequence[Turn], paint: Paint) -> Iterator[str]:

@@ -267,10 +267,10 @@ def test_a_call_that_waits_for_people_stands_once_on_the_card_with_what_it_would
     talk = Told(flow_of(gated)).started()
     talk.model("May I?", ("shell", {"command": "echo one"}), ("shell", {"command": "echo two"}))
     lines = "\n".join(texts(card(talk.state, talk.flow, talk.now).blocks)).splitlines()
-    waiting = [line for line in lines if line.startswith("› 🙋")]
+    waiting = [line for line in lines if line.startswith("› 🟡")]
     assert [line.strip().partition(" · ")[0] for line in waiting] == [
-        "› 🙋 shell: echo one",
-        "› 🙋 shell: echo two",
+        "› 🟡 shell: echo one",
+        "› 🟡 shell: echo two",
     ]
 
 
@@ -332,7 +332,7 @@ def test_agents_side_by_side_stand_on_the_card_with_the_calls_that_wait() -> Non
     lines = "\n".join(texts(card(talk.state, talk.flow, talk.now).blocks)).splitlines()
     assert [line.strip().partition(" · ")[0] for line in lines][-5:-1] == [
         "▶️ › x › xxx",
-        "› › 🙋 shell: echo x",
+        "› › 🟡 shell: echo x",
         "▶️ › y › yyy",
-        "› › 🙋 shell: echo y",
+        "› › 🟡 shell: echo y",
     ]

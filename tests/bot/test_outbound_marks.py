@@ -31,7 +31,9 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 
 def began(ts: str) -> PutOutbox:
     """The row of a run that waits, started by this message."""
-    (row,) = mark_rows(session(seq=0), session(prompt(), thread={**THREAD, "channel": HERE, "messageTs": ts}), BEGUN)
+    (row,) = mark_rows(
+        session(seq=0), session(prompt(), thread={**THREAD, "channel": HERE, "messageTs": ts}), BEGUN
+    )
     return row
 
 
@@ -67,7 +69,8 @@ def test_a_run_has_one_row_that_is_replaced_when_it_ends(
     """Its first commit and its last one write the row, under one key for the message and the flow."""
     first, last = began("1.1"), ended("1.1", outcome, error=error)
     assert first.key == last.key == f"mark:{HERE}:1.1:rollback"
-    assert first.replace and last.replace
+    assert first.replace
+    assert last.replace
     assert decode(first.payload)["name"] == "large_yellow_circle"
     assert decode(last.payload) == {"channel": HERE, "ts": "1.1", "name": name}
 

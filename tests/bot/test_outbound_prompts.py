@@ -115,8 +115,8 @@ async def test_a_prompt_that_closes_before_it_is_shown_is_not_shown(rig: Rig) ->
     assert (await rig.settled(await prompt_row(rig, session_id)))["dropped"] is True
     await rig.settled(f"end:{session_id}")
     card, end = await rig.thread(session_id)
-    assert "*Aborted*" in card["text"]
-    assert end["text"].startswith("🛑 *rollback* was ended by <@U0LOCALANA>: wrong service.")
+    assert "*Cancelled*" in card["text"]
+    assert end["text"].startswith("🛑 *rollback* was cancelled by <@U0LOCALANA>: wrong service.")
     assert rig.posts("Approval needed") == []
 
 
@@ -297,7 +297,7 @@ async def test_changes_of_a_card_during_an_edit_become_one_edit(rig: Rig) -> Non
         call for call in rig.workspace.calls_to("chat.update")[before:] if call.args["ts"] == _ts(row.result)
     ]
     assert len(cards) <= 4
-    assert "*Aborted*" in (await rig.thread(session_id))[0]["text"]
+    assert "*Cancelled*" in (await rig.thread(session_id))[0]["text"]
 
 
 async def test_a_card_is_never_older_than_its_row(rig: Rig) -> None:

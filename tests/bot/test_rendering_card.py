@@ -44,7 +44,7 @@ def test_a_card_shows_the_flow_its_requester_inputs_and_every_node() -> None:
     assert made.blocks[0]["block_id"] == "card:session-1"
     assert "Started by <@U0LOCALANA>" in said(session(prompt()))
     assert "service: checkout" in plain_texts(made.blocks)
-    assert "✅ Plan · 12s\n🙋 Gate · waiting for @sre\n▫️ Tell" in said(session(prompt()))
+    assert "✅ Plan · 12s\n🟡 Gate · waiting for @sre\n▫️ Tell" in said(session(prompt()))
 
 
 def test_the_nodes_are_a_plan_where_slack_takes_one() -> None:
@@ -54,12 +54,12 @@ def test_the_nodes_are_a_plan_where_slack_takes_one() -> None:
     assert plan["title"] == "1 of 3 steps"
     assert [(task["title"], task["status"]) for task in plan["tasks"]] == [
         ("Plan", "complete"),
-        ("🙋 Gate", "in_progress"),
+        ("🟡 Gate", "in_progress"),
         ("Tell", "pending"),
     ]
     lines = [
         "❌ Try · &lt;bad&gt; `rm &amp;` until <!date^1795300992^{time}|12:00>",
-        "\u2003⏲️ Inner: `df -h`",
+        "\u2003🟡 Inner: `df -h`",
         "… 3 more",
     ]
     first, inner, rest = plan_block("x", lines)["tasks"]
@@ -69,7 +69,7 @@ def test_the_nodes_are_a_plan_where_slack_takes_one() -> None:
         {"type": "text", "text": " until "},
         {"type": "date", "timestamp": 1795300992, "format": "{time}", "fallback": "12:00"},
     ]
-    assert (first["status"], inner["title"], rest["title"]) == ("error", "› ⏲️ Inner: df -h", "… 3 more")
+    assert (first["status"], inner["title"], rest["title"]) == ("error", "› 🟡 Inner: df -h", "… 3 more")
 
 
 def test_the_first_line_says_what_it_waits_for_and_on_whom() -> None:
@@ -80,7 +80,7 @@ def test_the_first_line_says_what_it_waits_for_and_on_whom() -> None:
 def test_a_timer_is_shown() -> None:
     """A wait's end stands beside its node."""
     timer = TimerRun("t", "gate", T1, "wait", None)
-    assert "⏲️ Gate · until 2026-11-21 22:43 UTC" in said(session(timers=Map({"t": timer})))
+    assert "🟡 Gate · until 2026-11-21 22:43 UTC" in said(session(timers=Map({"t": timer})))
 
 
 def test_a_card_says_what_is_missing_for_what_is_to_come() -> None:
@@ -134,7 +134,7 @@ def test_what_was_cut_in_the_middle_is_said_to_be_unknown() -> None:
     """A node with effects that had no outcome at the end is not shown as done, failed or running."""
     run = NodeRun("plan", "shell", 0, "interrupted", T0)
     ended = session(phase="ended", outcome="aborted", nodes=Map({"plan": run}), active=Map({"plan": None}))
-    assert "⚠️ Plan · not known whether it was done" in said(ended)
+    assert "⚠️ Plan · outcome unknown" in said(ended)
 
 
 def test_inputs_and_errors_are_inert() -> None:
@@ -214,7 +214,7 @@ def test_an_abort_says_by_whom() -> None:
         outcome="aborted", phase="finalizing", nodes=Map({"plan": run}), active=Map({"plan": None})
     )
     lines = end_note(state, FLOW, "end:1", by=BEN, reason="wrong <service>").text.splitlines()
-    assert lines[0] == "🛑 *rollback* was ended by <@U0LOCALBEN>: wrong &lt;service&gt;."
+    assert lines[0] == "🛑 *rollback* was cancelled by <@U0LOCALBEN>: wrong &lt;service&gt;."
     assert lines[1] == "*Not known whether it was done:* Plan."
 
 

@@ -62,7 +62,7 @@ def test_one_pass_is_shown_with_its_nodes_below_its_container() -> None:
     said = lines(applied(case, 1))
     start = said.index("▶️ Rollout · 2 of 3 · us")
     assert said[start + 1].startswith("✅ › Apply")
-    assert said[start + 2].startswith("› 🙋 Confirm · waiting for ")
+    assert said[start + 2].startswith("› 🟡 Confirm · waiting for ")
     assert said[start + 3] == "▫️ Tell"
     assert said[0].endswith("· Rollout › us › Confirm")
 
@@ -72,7 +72,7 @@ def test_several_passes_have_one_line_each_with_those_that_wait_for_people_first
     case = applied(rollout(concurrency=3), 1)
     said = lines(case)
     start = said.index("▶️ Rollout · 3 of 3 · 0 done")
-    assert said[start + 1].startswith("› 🙋 us › Confirm · waiting for ")
+    assert said[start + 1].startswith("› 🟡 us › Confirm · waiting for ")
     assert [line.split(" · ")[0] for line in said[start + 2 : start + 4]] == [
         "▶️ › eu › Apply",
         "▶️ › ap › Apply",

@@ -214,7 +214,7 @@ def test_a_hundred_long_options_stay_apart_and_fit() -> None:
             prompt(status="expired", onTimeout="reject", at=T1),
             "⌛ *Nobody answered in time:* it counts as rejected",
         ),
-        (prompt(status="cancelled", at=T1), "🚫 *Withdrawn:* the session is aborted"),
+        (prompt(status="cancelled", at=T1), "⏹️ *Withdrawn:* the session is aborted"),
     ],
 )
 def test_a_closed_prompt_says_who_what_and_when_and_has_no_buttons(one: Asked, wanted: str) -> None:

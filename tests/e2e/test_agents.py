@@ -241,7 +241,7 @@ async def test_a_call_that_waits_when_the_run_is_cancelled_waits_no_more(
         await thread.says("⚙️ shell: `echo one` …")
         await thread.reply("ana", "cancel")
         await thread.press("ana", await thread.says("Cancel *investigate*?"), "Cancel it")
-        await thread.says("⚙️ shell: `echo one` 🚫")
+        await thread.says("⚙️ shell: `echo one` ⏹️")
 
 
 async def test_at_a_cap_people_are_asked(claude: ClaudeServer, tmp_path: Path) -> None:

@@ -71,4 +71,4 @@ async def test_stop_pauses_a_program_and_says_that_it_ends_nothing(
         check = await thread.says("*Please check:*")
         assert "*sleep*: this was stopped while it ran." in words(check)
         await thread.press("ana", check, "Abort the run")
-        await thread.says("was ended by")
+        await thread.says("was cancelled by")

@@ -148,5 +148,5 @@ def test_a_rejection_is_drawn_as_a_decision() -> None:
     found = marks(tree(case.events, case.flow))
     assert found["", "gate"] == "rejected"
     for drawn in (mermaid(case.flow, found), svg(case.flow, found)):
-        assert "🚫 rejected" in drawn
+        assert "⊘ rejected" in drawn
         assert "✓ done" not in drawn

@@ -112,7 +112,7 @@ function cellNodes(cell, surface) {
   return cell?.type === "rich_text" ? richText(cell, surface.people) : String(cell?.text ?? cell?.value ?? "");
 }
 
-const TASK_STATES = { pending: "○", in_progress: "◐", complete: "●", error: "✕" };
+const TASK_STATES = { pending: "○", in_progress: "▸", complete: "✓", error: "✗" };
 
 function taskCard(block, surface) {
   const more = [block.details, block.output].filter(Boolean).map((text) => h("div", { class: "prose" }, richText(text, surface.people)));

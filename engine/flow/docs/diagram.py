@@ -38,7 +38,7 @@ LOOKS: Mapping[str, Look] = {
     "held": Look("‖ held here", "#fff3bf", "#8a6100", "#3d2b00"),
     "interrupted": Look("! interrupted", "#ffe3c2", "#a34700", "#4a2000"),
     "retrying": Look("↻ tried again later", "#ffe3c2", "#a34700", "#4a2000"),
-    "rejected": Look("🚫 rejected", "#f3e6e6", "#8c1d1d", "#4d0f0f"),
+    "rejected": Look("⊘ rejected", "#f3e6e6", "#8c1d1d", "#4d0f0f"),
     "failed": Look("✗ failed", "#ffdede", "#b00020", "#5c0011"),
     "started": Look("▸ runs", "#dbeaff", "#1259b5", "#06244d"),
     "stopped": Look("■ left", "#ececec", "#595959", "#262626"),
