@@ -108,6 +108,8 @@ async def _alone(folder: Path) -> list[Row]:
             asked = "two questions" if name == "two" else "one question"
             note = ", ".join(f"{count} {method}" for method, count in sorted(calls.items()))
             rows.append(Row(f"calls of a flow with {asked}", calls.total(), "calls", limit=most, note=note))
+            marks = load.marks().total()
+            rows.append(Row(f"marks on the message that started it, {asked}", marks, "calls", limit=3))
             if edits is not None:
                 rows.append(Row(f"edits of a flow with {asked}", calls[EDIT], "edits", limit=edits))
     return rows
@@ -155,6 +157,7 @@ def _waits(load: Load, note: str) -> list[Row]:
         Row("calls answered with 429", load.refused_share(), "%", limit=2),
         Row("calls a flow", calls.total() / flows, "calls", limit=8),
         Row("edits a flow", calls[EDIT] / flows, "edits", limit=3),
+        Row("marks a flow", load.marks().total() / flows, "calls", limit=3),
     ]
 
 

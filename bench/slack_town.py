@@ -206,8 +206,15 @@ class Load:
         return 100 * statuses.count(429) / max(1, len(statuses))
 
     def carried_out(self) -> Counter[str]:
-        """How often each method was carried out."""
-        return Counter(call.method for call in self.calls() if call.ok)
+        """How often each method was carried out, but for marks."""
+        return Counter(call.method for call in self.calls() if call.ok and not self._marks(call))
+
+    def marks(self) -> Counter[str]:
+        """How often reactions were added to and removed from the messages that started runs."""
+        return Counter(call.method for call in self.calls() if call.ok and self._marks(call))
+
+    def _marks(self, call: Any) -> bool:
+        return call.method.startswith("reactions.") and str(call.args.get("timestamp")) in self._threads
 
     def asked(self) -> int:
         """Flows whose first question stands there."""

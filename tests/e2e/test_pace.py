@@ -76,7 +76,16 @@ async def test_an_edit_in_the_lane_of_its_thread_is_noticed(tmp_path: Path) -> N
         await no_question_waits_for_an_edit(tmp_path)
 
 
-SHOWN = ("chat.postMessage", "chat.update", "reactions.add", "response_url", "chat.getPermalink")
+SHOWN = (
+    "chat.postMessage",
+    "chat.update",
+    "reactions.add",
+    "reactions.remove",
+    "response_url",
+    "chat.getPermalink",
+)
+MARKS = {"reactions.add": 2, "reactions.remove": 1}
+"""What shows on the message that started a run how it stands."""
 THREE = TWO + "  - {id: tell, type: message, with: {text: 'All done.'}}\n"
 ONE = "flow: one\nnodes:\n  - {id: only, type: ask, with: {message: 'First?'}}\n"
 
@@ -103,7 +112,8 @@ async def test_a_flow_with_two_questions_takes_seven_calls(tmp_path: Path) -> No
         await thread.says("*Completed*")
         await place.settle()
         found = shown_by(place, before)
-        assert found == {"chat.postMessage": 3, "chat.update": 3, "reactions.add": 1}
+        assert found - Counter(MARKS) == {"chat.postMessage": 3, "chat.update": 3, "reactions.add": 1}
+        assert found >= Counter(MARKS)
         session_id = place.store.sessions.heads()[0].session_id
         assert sum(f"`{session_id}`" in words(message) for message in thread.messages()) == 1
 
@@ -120,7 +130,8 @@ async def test_a_flow_with_one_question_takes_three_calls(tmp_path: Path) -> Non
         await thread.says("*Completed*")
         await place.settle()
         found = shown_by(place, before)
-        assert found == {"chat.postMessage": 1, "chat.update": 1, "reactions.add": 1}
+        assert found - Counter(MARKS) == {"chat.postMessage": 1, "chat.update": 1, "reactions.add": 1}
+        assert found >= Counter(MARKS)
 
 
 @simulated
