@@ -102,7 +102,7 @@ def test_the_terminal_shows_what_will_run(cli: Cli) -> None:
         terminal.expect("reject: why")
         terminal.expect("> ")
         terminal.type("reject: not now")
-        terminal.expect("🚫 rejected by")
+        terminal.expect("⊘ rejected by")
 
 
 HELPER = """
