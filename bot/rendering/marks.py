@@ -17,13 +17,13 @@ class Mark(NamedTuple):
 
 
 RUNNING = Mark("▶️", "▸")
-WAITING = Mark("🟡", "●", "large_yellow_circle")
+WAITING = Mark("🟡", "…", "large_yellow_circle")
 PAUSED = Mark("⏸️", "‖")
 COMPLETED = Mark("✅", "✓", "white_check_mark")
 FAILED = Mark("❌", "✗", "x")
 CANCELLED = Mark("🛑", "■", "octagonal_sign")
 UNCLEAR = Mark("⚠️", "!")
-PENDING = Mark("▫️", "○")
+PENDING = Mark("▫️", "·")
 UNKNOWN = Mark("•", "?")
 
 MARKS = {

@@ -97,7 +97,7 @@ def test_show_is_a_readable_view(cli: Cli, paused: dict[str, Any]) -> None:
         "by ana at the terminal",
         "who = bob",
         "✓ first",
-        "● region",
+        "… region",
         "· second",
         "Which region for bob?",
         f"sayso prompts answer {paused['prompts'][0]['promptId']} ANSWER",

@@ -88,10 +88,10 @@ def test_where_a_session_waits_is_said_in_words_and_colour() -> None:
     found = marks(tree(case.events, case.flow))
     assert found == {("", "each"): "started", ("each", "work"): "completed", ("each", "sure"): "waiting"}
     drawn = mermaid(case.flow, found)
-    assert "● waits here" in drawn
+    assert "… waits here" in drawn
     assert "class n4 waiting" in drawn or "class n3 waiting" in drawn
     picture = svg(case.flow, found)
-    assert texts(picture).count("● waits here") == 1
+    assert texts(picture).count("… waits here") == 1
     assert LOOKS["waiting"].fill in picture
 
 
