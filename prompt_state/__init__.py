@@ -1,17 +1,17 @@
-"""What each conversation thread waits for: which prompts are open, who may answer them, what a reply means.
+"""State of conversation threads: the open prompts, the people who may answer them, and the meaning of a reply.
 
 Theory
 ------
-A session that waits has no process, so everything that a reply needs stands in the store. A *PromptState* is one
-open question as a thread sees it: keyed by thread, with a pointer to its session and snapshot and to the Slack
-message that shows it. There may be any number in a thread; each has its own id.
+A waiting session has no process, so everything that a reply needs is in the store. A *PromptState* is one open question
+as a thread sees it: keyed by thread, with a pointer to its session and snapshot and to the Slack message that shows it.
+There may be any number in a thread; each has its own id.
 
 Invariants
 ----------
 * All of it is plain synchronous functions over values: no clock, randomness, network or log.
 * PromptState never says more than the journal: it can be projected again from the session's state at any time.
 * Free text never reaches an approval.
-* A message older than a prompt never answers it; by whose clock is no question, since both times are Slack's.
+* A message older than a prompt never answers it; clock differences do not matter, since both times are Slack's.
 
-What a crash does: nothing. Rows and events are one commit, and a reply that came meanwhile waits in the inbox.
+Effects of a crash: none. Rows and events are one commit, and a reply that came meanwhile waits in the inbox.
 """

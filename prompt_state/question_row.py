@@ -1,11 +1,10 @@
-"""PromptState: one question of a session as its thread sees it, how it follows from the session's state, who
-may answer it by `engine.decide.policy`, and how it is read back.
+"""PromptState: one question of a session as its thread sees it, projected from the session's state; the people who may
+answer it by `engine.decide.policy`; and reading it back.
 
 The engine commits `project(...)` together with the events: a prompt and its row appear, change and close in one
-transaction, so nothing needs repair after a crash. A row is a projection and nothing else; deciding is done on
-the session's state.
+transaction, so a crash needs no repair. A row is only a projection; decisions are made on the session's state.
 
-It is read in the same way after a restart as at any other time, since nothing is kept in memory.
+Reading is the same after a restart as at any other time, since nothing is kept in memory.
 """
 
 from __future__ import annotations
@@ -43,13 +42,13 @@ _SUMMARY = 140
 
 
 class Option(TypedDict):
-    """One choice: `value` is what the flow gets, `label` what people read, `style` how a button looks."""
+    """One choice: `value` is for the flow, `label` for people, `style` for the button."""
 
     value: Json
     label: str
     style: str | None
     asks: NotRequired[dict[str, Json]]
-    """What words go with it, `{label, default?, choices?}`."""
+    """Text that goes with it, `{label, default?, choices?}`."""
 
 
 class Vote(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -82,12 +81,12 @@ class PromptState(Question, kw_only=True, forbid_unknown_fields=True):
     """The message that shows it; None until it is shown."""
     deadline: str | None = None
     snapshot_seq: int = 0
-    """The commit that last changed this prompt. That of a paused session wrote its snapshot, which is of this number, or of
+    """Event number of the commit that last changed this prompt. A paused session's snapshot has this number, or that of
     a later commit."""
     answered_by: str | None = None
     answered_by_name: str | None = None
     answered_at: str | None = None
-    """When it was closed: answered, expired or cancelled."""
+    """Time at which it was closed: answered, expired or cancelled."""
     answer_summary: str | None = None
     answer_key: str | None = None
     """The inbox key that carried the answer, where that is somebody's own words."""
@@ -95,7 +94,7 @@ class PromptState(Question, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def open(self) -> bool:
-        """Whether an answer would still count."""
+        """True if an answer would still count."""
         return self.status in OPEN_STATUSES
 
     def to_bytes(self) -> bytes:
@@ -130,21 +129,21 @@ _OF_ALL = (
     "channel", "threadTs", "messageTs", "deadline", "snapshotSeq", "answeredBy", "answeredByName", "answeredAt",
     "answerSummary",
 )  # fmt: skip
-"""What every row has, in the order in which it is stored."""
+"""Fields of every row, in the order in which they are stored."""
 
 _OF_SOME = (
     "form", "values", "acceptsFiles", "maxFiles", "maxSize", "required", "veto",
     "requireReason", "editable", "covers", "votes", "editors", "excluded", "handed", "timeoutSeconds", "onTimeout",
     "remindSeconds", "escalate", "hours", "answerKey",
 )  # fmt: skip
-"""What stands in a row only where it is not the default."""
+"""Fields that are stored only if they differ from their default."""
 
 _DEFAULTS = to_builtins(
     PromptState(kind="ask", message="", nonce="", prompt_id="", session_id="", path="", status="requested")
 )
 
 _SHARED = {*_OF_ALL, *_OF_SOME} & {*Question.__struct_encode_fields__}
-"""What a row has of a question as it is."""
+"""Fields that a row copies from the question."""
 
 _SECONDS = ("timeoutSeconds", "remindSeconds")
 
@@ -155,7 +154,7 @@ def thread_key(team: str, channel: str, thread_ts: str) -> str:
 
 
 def changed_prompt_ids(events: Iterable[object]) -> set[str]:
-    """The prompts whose rows must be written with these events: every event that names a prompt changes it."""
+    """Return the prompts whose rows these events change: every event that names a prompt changes it."""
     found = (getattr(event, "prompt_id", None) for event in events)
     return {prompt_id for prompt_id in found if isinstance(prompt_id, str)}
 
@@ -183,7 +182,7 @@ def prompt_row(state: State, prompt: Asked) -> PromptRow:
 
 
 def prompt_state(state: State, prompt: Asked) -> PromptState:
-    """A question of a session as its thread sees it. Raises `MalformedPrompt` when it lacks what a row has."""
+    """Return a question of a session as its thread sees it. Raises `MalformedPrompt` if a field of the row is missing."""
     actor, asked = prompt.actor or {}, to_builtins(prompt)
     return _checked(
         {
@@ -211,7 +210,7 @@ def prompt_state(state: State, prompt: Asked) -> PromptState:
 
 
 def summary(kind: str, answer: Mapping[str, Json] | None) -> str | None:
-    """An answer (`{value, text, label?}`) in a few words, safe to show; None where there is none."""
+    """Return an answer (`{value, text, label?}`) in a few words, safe to show; None without one."""
     if answer is None:
         return None
     if kind == "approval":
@@ -221,7 +220,7 @@ def summary(kind: str, answer: Mapping[str, Json] | None) -> str | None:
 
 
 def own_words(answer: Mapping[str, Json] | None) -> bool:
-    """Whether an answer is words or files as somebody sent them: no choice, and nothing that was read from them."""
+    """True if an answer is free text or files: not a choice, and without parsed values."""
     return answer is not None and not answer.get("label") and not answer.get("values")
 
 
@@ -237,7 +236,7 @@ def _option(option: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _place(thread: Mapping[str, Json], shown: Mapping[str, Json]) -> dict[str, Json]:
-    """Where the prompt is. A thread whose first message was not posted yet gets its key when that is known."""
+    """Return the place of the prompt. A thread whose first message was not posted yet gets its key once that is known."""
     channel = shown.get("channel") or thread.get("channel")
     thread_ts = thread.get("threadTs") or shown.get("threadTs")
     key = thread.get("key")
@@ -264,7 +263,7 @@ class MalformedPrompt(SaysoError):
 
 
 class TooLong(InvalidAnswer):
-    """A text is longer than may be taken; nothing of it was used."""
+    """A text exceeds the limit; none of it was used."""
 
     code = "text_too_long"
 
@@ -310,27 +309,27 @@ class PromptReader(Protocol):
 
 
 def find(prompts: PromptReader, prompt_id: str) -> PromptState | None:
-    """One prompt by its id, open or closed."""
+    """Return one prompt by its id, open or closed, or None."""
     row = prompts.row(prompt_id)
     return None if row is None else read(row)
 
 
 def of_thread(prompts: PromptReader, thread_key: str) -> list[PromptState]:
-    """All prompts of a thread, oldest first, closed ones too: a reply may name one of them."""
+    """Return all prompts of a thread, oldest first, closed ones too: a reply may name one of them."""
     return _known(prompts.rows(thread_key=thread_key, limit=None))
 
 
 def waiting(
     prompts: PromptReader, *, thread_key: str | None = None, session_id: str | None = None
 ) -> list[PromptState]:
-    """The open prompts of a thread, of a session, or of all of them: what the conversations wait for."""
+    """Return the open prompts of a thread, of a session, or of all of them."""
     return _known(
         prompts.rows(thread_key=thread_key, session_id=session_id, statuses=OPEN_STATUSES, limit=None)
     )
 
 
 def _known(rows: Sequence[PromptRow]) -> list[PromptState]:
-    """The prompts of these rows but those of a newer release, whose sessions are left to it too."""
+    """Return the prompts of these rows, without those of a newer release, whose sessions are left to it too."""
     found = []
     for row in rows:
         with suppress(SchemaTooNew):

@@ -1,21 +1,22 @@
-"""What a message in a thread means, as a pure function of the message and of what the thread waits for.
+"""Meaning of a message in a thread, as a pure function of the message and of the thread's state.
 
-The steps, in order; the first that knows what to do decides (`_STEPS`):
+The steps, in order; the first that matches decides (`_STEPS`):
 
-1. What is no message of a person for us: bots, edits, deletions, words to somebody else.
-2. A control word as the whole message, unless a prompt offers that word as a choice. Where a session is held,
-   `resume` may have a message behind it, which goes to the session.
+1. Messages not meant for us: bots, edits, deletions, messages to somebody else.
+2. A control word as the whole message, unless a prompt offers that word as a choice. If a session is held,
+   `resume` may be followed by a message, which goes to the session.
 3. A reply that names a prompt: `#3: text`, with the prompt's number, or `#confirm: text`, with its node, path or id.
 4. The only open prompt that takes this text and that this person may answer: a text prompt, or a question of whose
    choices the text is exactly one; a menu if there are several.
-5. An agent that works, waits or rests gets it: the one that is named (`alpha: hurry up`), the only one, or the one that
-   this person spoke to last; a menu if there are several. Of who may not steer, agents that listen to the thread overhear it.
-6. Only buttons are open: one hint. Nothing is open and the time of the latest question ran out: one word about that.
-7. The bot is addressed: say what the thread is doing. Everything else is people talking, and is left alone.
+5. An agent that works, waits or rests gets it: the named one (`alpha: hurry up`), the only one, or the one that
+   this person spoke to last; a menu if there are several. Agents that listen to the thread overhear people who may not
+   steer.
+6. Only buttons are open: one hint. Nothing is open and the latest question expired: one remark about that.
+7. The bot is addressed: describe the thread's activity. Everything else is people talking, and is left alone.
 
-A reply answers only what was there when it was sent: its ts must be later than that of the prompt's message. While
-a prompt has no ts yet (it is being posted) nobody can tell, and the reply is held until it has one. Both are
-Slack's, so clocks that differ change nothing.
+A reply answers only prompts that were there when it was sent: its ts must be later than that of the prompt's message.
+While a prompt has no ts yet (it is being posted), the reply is held until it has one. Both are Slack's, so differing
+clocks do not matter.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ SUBTYPES: frozenset[str | None] = frozenset({None, "file_share", "thread_broadca
 _LONGEST_WORD = 200
 _EMOJI = re.compile(r":[a-z0-9_+'-]+:")
 _AROUND = re.compile(r"^(?:[^\w#@/$+=<>&-]|_)+|(?:[^\w#@/$+=<>&-]|_)+$")
-"""What may stand around a word that is the whole text: all but letters, digits, and what gives a word another meaning."""
+"""Characters around a word that is the whole text: all but letters, digits, and those that change the meaning of a
+word."""
 _HELD = "held"
 _ONE_PERSON = re.compile(r"<@[UW][A-Z0-9]+(?:\|[^<>]*)?>", re.ASCII)
 _RESUME = re.compile(r"resume\b[\s:,]*(?P<text>.*)", re.DOTALL | re.IGNORECASE)
@@ -49,15 +51,15 @@ _NAMING = re.compile(r"#(?P<name>[^\s:#]+)\s*:\s*(?P<text>.*)", re.DOTALL)
 _TS = re.compile(r"(\d{1,12})\.(\d{1,9})", re.ASCII)
 
 
-# --- what is given -----------------------------------------------------------------------------------------
+# --- inputs ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message in a thread. `read_message` makes one of what Slack sends."""
+    """A message in a thread. `read_message` creates one from Slack's payload."""
 
     text: str
-    """As typed, without mentions of the bot at its ends."""
+    """Text as typed, without mentions of the bot at its ends."""
     user: str
     ts: str
     thread_ts: str | None
@@ -66,7 +68,7 @@ class Message:
     bot: bool = False
     """Written by a bot, an app or a workflow."""
     mentions_bot: bool = False
-    """The bot is addressed: by a mention, or because this is a direct message to it."""
+    """True if the bot is addressed: by a mention, or because this is a direct message to it."""
     starts_with_mention_of_other: bool = False
     has_files: bool = False
     shown: str = ""
@@ -83,12 +85,12 @@ class SessionView:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing can happen in it any more."""
+        """True if nothing can happen in it any more."""
         return self.status in ENDED
 
     @property
     def held(self) -> bool:
-        """Whether a person paused it."""
+        """True if a person paused it."""
         return self.phase == _HELD
 
 
@@ -104,19 +106,19 @@ class Listener:
     overhears: bool = False
     """It hears the author all the same, as data."""
     by_mention: bool = False
-    """It hears only what is said to the bot by name."""
+    """True if it hears only messages that address the bot by name."""
     rests: bool = False
-    """It has answered and listens for what follows."""
+    """True if it has answered and listens for follow-ups."""
     spoke: str = ""
-    """When the author spoke to it last."""
+    """Time at which the author last spoke to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """What a thread waits for, and what the author of the message may do about it.
+    """State of a thread: its open questions, and the actions allowed to the author of the message.
 
-    `may_answer` and `Listener.steered` are verdicts of the policy (`may_act_on`, `steer`). Where the author's facts could
-    not be looked up, route later instead: without verdicts every message is somebody else's.
+    `may_answer` and `Listener.steered` are verdicts of the policy (`may_act_on`, `steer`). If the author's facts could
+    not be looked up, route later instead: without verdicts every message counts as somebody else's.
     """
 
     sessions: tuple[SessionView, ...]
@@ -125,21 +127,21 @@ class Thread:
     agents: tuple[Listener, ...] = ()
     """The agents that are under way in it."""
     by_name: tuple[Listener, ...] = ()
-    """All that the flows of its sessions have: what is said to one of them by name is for no other, if it is over."""
+    """All agents in the flows of its sessions: a message that names one of them is for no other, even after its end."""
     may_answer: frozenset[str] = frozenset()
     """Ids of the prompts that the author may answer, decide or resolve."""
     hinted: frozenset[str] = frozenset()
-    """Prompts about whose buttons a hint was given."""
+    """Prompts for whose buttons a hint was given."""
     author: str | None = None
-    """Who wrote the message, as answers name them."""
+    """Author of the message, in the form used in answers."""
 
 
-# --- what is found -----------------------------------------------------------------------------------------
+# --- results -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A control word for the sessions that have not ended. With `confirm`, ask first. `text` is what stood behind
+    """A control word for the sessions that have not ended. With `confirm`, ask first. `text` is the text after
     `resume`."""
 
     word: ControlWord
@@ -171,20 +173,20 @@ HintKind: TypeAlias = Literal["buttons", "files", "closed", "not_yours", "older"
 class Hint:
     """The text answers nothing, and its author should know why.
 
-    `buttons`: these are answered with their buttons. `files`: these are answered with files. `closed`: this one is closed
-    (its state says how). `not_yours`: others are asked. `older`: the prompt came after the reply. `no_text`: it named a
-    prompt and said nothing.
+    `buttons`: these are answered with their buttons. `files`: these are answered with files. `closed`: this one is
+    closed (its state says how). `not_yours`: others are asked. `older`: the prompt came after the reply. `no_text`: it
+    named a prompt without a text.
     """
 
     kind: HintKind
     prompt_ids: tuple[str, ...]
     once: bool = False
-    """Nobody asked for it, so it is given once."""
+    """True if the hint is unsolicited and therefore given only once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Nobody can tell before these prompts are shown: keep the message and route it again then."""
+    """The answer depends on prompts that are not shown yet: keep the message and route it again then."""
 
     prompt_ids: tuple[str, ...]
 
@@ -207,8 +209,8 @@ class WhichAgent:
 
 @dataclass(frozen=True, slots=True)
 class Overhear:
-    """Agents of these sessions hear it as data. `aside`: it is said to somebody else. `addressed`: its author thinks that it
-    is said to an agent, and is told how it is heard."""
+    """Agents of these sessions hear it as data. `aside`: it is said to somebody else. `addressed`: its author means an
+    agent, and is told that it is only overheard."""
 
     sessions: tuple[str, ...]
     text: str
@@ -218,7 +220,7 @@ class Overhear:
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """The bot is addressed and nothing can take the text: say what these sessions are doing."""
+    """The bot is addressed and nothing can take the text: describe what these sessions are doing."""
 
     sessions: tuple[SessionView, ...]
 
@@ -230,7 +232,7 @@ class Chatter:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something happened to an earlier message. It changes nothing; its author may be told so."""
+    """An earlier message was edited or deleted. That changes nothing; its author may be told so."""
 
     what: Literal["edited", "deleted"]
 
@@ -291,8 +293,8 @@ def _without_mentions_at_ends(raw: str, mention: str) -> str:
 
 
 def control_word(text: str) -> ControlWord | None:
-    """The control word that this whole text is, without regard to what keyboards and people put around a word: case,
-    punctuation, quotes, Slack's marks for bold or code, emoji, characters that nobody sees."""
+    """Return the control word that the whole text is, ignoring case, punctuation, quotes, Slack's marks for bold or
+    code, emoji, and invisible characters."""
     if len(text) > _LONGEST_WORD:
         return None
     bare = _EMOJI.sub(" ", unicodedata.normalize("NFKC", text))
@@ -300,7 +302,7 @@ def control_word(text: str) -> ControlWord | None:
 
 
 def newer(ts: str | None, than: str | None) -> bool:
-    """Whether a Slack ts is later than another; not, when one of them is missing or none."""
+    """True if a Slack ts is later than another; False if one of them is missing or invalid."""
     first, second = _moment(ts), _moment(than)
     return first is not None and second is not None and first > second
 
@@ -314,7 +316,7 @@ def _moment(ts: str | None) -> tuple[int, int] | None:
 
 
 def route(message: Message, thread: Thread) -> Route:
-    """What this message in this thread means. Total, and the same for a message that is delivered again."""
+    """Return the meaning of this message in this thread. Total, and the same for a repeated delivery."""
     for step in _STEPS:
         found = step(message, thread)
         if found is not None:
@@ -343,7 +345,8 @@ def _not_for_us(message: Message, thread: Thread) -> Route | None:
 
 
 def _names_a_person(message: Message, thread: Thread) -> bool:
-    """One mention and nothing else, where a person is asked for: that is no word to a colleague but the answer."""
+    """True if the text is a single mention and a prompt asks for a person: the answer, rather than a message to a
+    colleague."""
     if _ONE_PERSON.fullmatch(message.text.strip()) is None:
         return False
     forms = [prompt.fields for prompt in thread.prompts if prompt.open]
@@ -356,8 +359,8 @@ def _control(message: Message, thread: Thread) -> Route | None:
         held = tuple(session.session_id for session in thread.sessions if session.held)
         found = _RESUME.fullmatch(message.text.strip()) if held else None
         return None if found is None else Control("resume", held, text=found["text"].strip())
-    # Only where it would be an answer. An approval is never typed, and what others are asked is not this person's to
-    # answer: there the word is for the bot, so that nobody who may stop a run is kept from it by a button's label.
+    # Only if it would be an answer. An approval is never typed, and questions for others are not this person's to
+    # answer: there the word is for the bot, so that a button's label cannot keep anyone from stopping a run.
     offering = [prompt for prompt in _own(thread.prompts, thread) if prompt.open and _offers(prompt, word)]
     unshown = _unshown(offering)
     if unshown:
@@ -369,7 +372,7 @@ def _control(message: Message, thread: Thread) -> Route | None:
     rests = tuple(dict.fromkeys(each.session_id for each in thread.agents if each.session_id not in works))
     if word == "done" or (word == "stop" and rests and rests == live):
         return Control("done", rests) if rests else None
-    # In a thread where all is over, `help` is more likely said to a colleague.
+    # In a thread where all runs have ended, `help` is more likely meant for a colleague.
     if not live and not message.mentions_bot:
         return None
     return Control(word, live, confirm=word == "cancel")
@@ -423,7 +426,7 @@ _TO_AGENT = re.compile(r"(?P<name>[^:\n]{1,80}):\s*(?P<text>.*)", re.DOTALL)
 
 
 def _steered(message: Message, agents: Iterable[Listener]) -> list[Listener]:
-    """The agents that the author may steer, and that listen to what is said like this."""
+    """Return the agents that the author may steer, and that listen to a message like this."""
     return [agent for agent in agents if agent.steered and (message.mentions_bot or not agent.by_mention)]
 
 
@@ -450,8 +453,8 @@ def _called(name: str, agents: Iterable[Listener]) -> list[Listener]:
 
 
 def _overheard(message: Message, thread: Thread, *, aside: bool = False) -> Route | None:
-    """Words of who may not steer, or to somebody else, for agents that listen to the thread. Whoever addresses the bot is
-    answered: the policy says why not."""
+    """Route a message from someone who may not steer, or to somebody else, to agents that listen to the thread. If it
+    addresses the bot, the policy's refusal is the reply."""
     hearing = tuple(dict.fromkeys(agent.session_id for agent in thread.agents if agent.overhears))
     if hearing and (message.text or message.has_files):
         return Overhear(hearing, message.text, aside, message.mentions_bot and not aside)
@@ -478,7 +481,7 @@ def _only_buttons(message: Message, thread: Thread) -> Route | None:
 
 
 def _too_late(message: Message, thread: Thread) -> Route | None:
-    """What would have been the answer, had there been time: said once, where nothing else is open."""
+    """Return a single hint for a message that came after its question expired, if nothing else is open."""
     if any(prompt.open for prompt in thread.prompts) or not message.text:
         return None
     latest = max(_own(thread.prompts, thread), key=lambda prompt: prompt.answered_at or "", default=None)
@@ -487,7 +490,7 @@ def _too_late(message: Message, thread: Thread) -> Route | None:
 
 
 def _not_asked(message: Message, thread: Thread) -> Route | None:
-    """Words beside questions that are all for others: whoever wrote them learns once that they answer nothing."""
+    """Return a single hint for a message beside questions that are all for other people."""
     asked = [prompt for prompt in thread.prompts if prompt.open and _sent_after(message, prompt)]
     if not asked or message.mentions_bot or _own(asked, thread):
         return None
@@ -520,8 +523,8 @@ def _takes_files(prompt: PromptState) -> bool:
 
 
 def _takes_reply(prompt: PromptState, message: Message, text: str) -> bool:
-    """Whether a reply with this text can answer it: with words where it takes text, with files where it takes those,
-    with exactly one of its choices where it has some."""
+    """True if a reply with this text can answer it: with text or files if it takes those, or with exactly one of its
+    choices."""
     if message.has_files and _takes_files(prompt):
         return True
     if _takes_text(prompt):

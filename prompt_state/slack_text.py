@@ -1,7 +1,7 @@
 """Slack's text as the person meant it.
 
-Slack escapes `& < >` and wraps links, addresses, people and channels in angle brackets. Both are undone in one
-pass, so what was escaped once is unescaped once: a person who types `&lt;` gets `&lt;`.
+Slack escapes `& < >` and wraps links, addresses, people and channels in angle brackets. Both are undone in one pass, so
+each escape is undone once: a person who types `&lt;` gets `&lt;`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ _NO_DIGIT = re.compile(r"\D")
 
 
 def text_in(raw: str) -> str:
-    """A message's `text` as the person typed it: unwrapped, unescaped once, NFC, without NUL and lone surrogates.
+    """Return a message's `text` as the person typed it: unwrapped, unescaped once, NFC, without NUL and lone
+    surrogates.
 
-    Mentions stay `<@U...>`: whom they name is decided by ids. Raises `TooLong` above `MAX_BYTES`.
+    Mentions stay `<@U...>`, to be resolved by id. Raises `TooLong` above `MAX_BYTES`.
     """
     return _checked(_MARKUP.sub(_plain, raw))
 
@@ -90,9 +91,9 @@ def _special(command: str, label: str) -> str:
 
 
 def _link(url: str, label: str) -> str:
-    """The link as typed. Slack links `example.com` to `http://example.com`: then the label is what was typed.
+    """Return the link as typed. Slack links `example.com` to `http://example.com`: then the label was typed.
 
-    A label that says something else than its link is kept beside it: neither may hide the other.
+    A label that differs from its link is kept beside it: neither may hide the other.
     """
     if not label:
         return url

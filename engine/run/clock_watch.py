@@ -1,10 +1,9 @@
-"""Whether the machine's clock may decide what is over: one that jumped forward is looked at twice.
+"""Protection against jumps of the machine's clock: after a jump forward, nothing expires before a second look.
 
-A jump is time that a steady clock did not see pass. The honest case is a laptop that was suspended, the other one a
-virtual machine that comes back with a wrong time and is corrected soon after. Nobody can tell them apart at the first
-look. So after a jump of more than an hour nothing times out and no timer fires until a second look, at least half a
-minute later, finds the clock where the first one did. A process that has just started has nothing to compare with:
-its first look counts.
+A jump is time that a steady clock did not see pass: either a laptop that was suspended, or a virtual machine that comes
+back with a wrong time and is corrected soon after. The first look cannot distinguish them. So after a jump of more than
+an hour nothing times out and no timer fires until a second look, at least half a minute later, agrees with the first. A
+process that has just started has nothing to compare with: its first look counts.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from engine.run.stored import utc_now
 log = logging.getLogger("sayso.engine")
 
 JUMP_SECONDS = 3600.0
-"""By how much a clock may be ahead of where the last look expects it."""
+"""Seconds by which a clock may be ahead of the expected time."""
 
 CONFIRM_SECONDS = 30.0
-"""How long after a jump the second look is, at least."""
+"""Least seconds between a jump and the second look."""
 
 
 class ClockWatch:
@@ -50,7 +49,7 @@ class ClockWatch:
 
 
 def watch_of(now: Callable[[], str], steady: Callable[[], float] | None) -> ClockWatch | None:
-    """What sees jumps of `now`; this machine's clock is watched in any case."""
+    """Return a watch for jumps of `now`, or None without a steady clock; this machine's clock is always watched."""
     if steady is None and now is utc_now:
         steady = time.monotonic
     return None if steady is None else ClockWatch(steady)

@@ -1,14 +1,14 @@
-"""Serves the sessions of a store: claims what a crash left, fires timers, and hands inbox rows to their handlers.
+"""Serves the sessions of a store: claims sessions that a crash left, fires timers, and hands inbox rows to their
+handlers.
 
-Wake-ups say only that it is time to look, so one may be lost, late or doubled; what there is to do always
-comes from the store. Rows with one ordering key (a thread, else a session) are handled one after the other,
-lanes side by side. A handler that cannot say yet what becomes of its row leaves it in the inbox: its lane
-waits, and it is tried again after a backoff. Where several processes serve one store, each takes lanes, and looks
-in these alone (`engine.run.shared_lanes`).
+A wake-up only says that it is time to look, so one may be lost, late or doubled; the work always comes from the store.
+Rows with one ordering key (a thread, else a session) are handled one after the other, lanes side by side. A handler
+that cannot finish its row yet leaves it in the inbox: its lane waits, and it is retried after a backoff. If several
+processes serve one store, each takes lanes, and looks only in these (`engine.run.shared_lanes`).
 
-A failure is an exception that no handler foresaw (`engine.run.failures`). A row that fails the same way again and again is kept with the
-outcome `dead`, and the rows behind it go on. Two things are no failures, and are waited out however long they take:
-another owner of the session, and a store that takes no writes at all.
+A failure is an exception that no handler foresaw (`engine.run.failures`). A row that fails repeatedly in the same way
+is kept with the outcome `dead`, and the rows behind it go on. Two conditions are not failures, and are waited out for
+any time: another owner of the session, and a store that takes no writes at all.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ log = logging.getLogger("sayso.service")
 
 
 SWEEP_SECONDS = 5.0
-"""How often orphans are looked for although nothing woke us."""
+"""Seconds between searches for orphans without a wake-up."""
 
 BACKOFF_SECONDS = 0.5
-"""Backoff of a row whose handler cannot say yet what becomes of it, doubling up to `SWEEP_SECONDS`."""
+"""First backoff of a row that cannot be finished yet, doubling up to `SWEEP_SECONDS`."""
 
 _AT_ONCE = 100
-"""How many sessions are claimed, timers fired, or rows read, in one go."""
+"""Most sessions claimed, timers fired, or rows read at once."""
 
 _NEVER = "9999-12-31T23:59:59.999Z"
 
 RowOutcome: TypeAlias = Literal["done", "later", "elsewhere"]
-"""What became of a row: `elsewhere` where another process has its session."""
+"""Outcome of handling a row: `elsewhere` if another process has its session."""
 
 RowHandler: TypeAlias = Callable[[InboxRow], Awaitable[bool]]
 """Handles one row: True when it is consumed, False to try it again later."""
@@ -83,7 +83,7 @@ class Dispatcher:
         tell: Tell | None = None,
         handled: Callable[[InboxRow], None] = lambda row: None,
     ) -> None:
-        """Sessions that it `wants` are kept going, or `only` this one. `handled` is told of each row that is done with."""
+        """Keep the sessions going that `wants` selects, or `only` this one. `handled` gets each finished row."""
         self.engine = engine
         self._wants = wants if only is None else lambda head: head.session_id == only
         self._handlers: dict[str, RowHandler] = {"request": self._request, **(handlers or {})}
@@ -99,11 +99,11 @@ class Dispatcher:
         self._stopping = asyncio.Event()
         self._released, self._told = True, False
         self._next_timer = ""
-        """When the next timer is due as far as we know: not before this."""
+        """Due time of the next timer as far as known: not before this."""
         self._unwanted: set[str] = set()
         self._idle: dict[str, int] = {}
         self._delays: dict[str, float] = {}
-        """The backoff of each lane whose first row waits."""
+        """Backoff of each lane whose first row waits."""
         self._woken = asyncio.Event()
         self._reading = asyncio.Lock()
         self.failure: BaseException | None = None
@@ -119,7 +119,8 @@ class Dispatcher:
         return shared, shared
 
     def _heard(self, state: State, events: Sequence[Event]) -> None:
-        """A commit of this process. Only some are a reason to look at the store; a row may wait for any of them."""
+        """React to a commit of this process. Only some are a reason to look at the store; a row may wait for any of
+        them."""
         if state.ended and state.lock is not None:
             self._released = True
             self.notify()
@@ -155,14 +156,14 @@ class Dispatcher:
         return error is self.failure or is_lost(error)
 
     def stop(self) -> None:
-        """Take up nothing more; `run()` returns once the rows in hand are done."""
+        """Take up no new work; `run()` returns once the rows in hand are done."""
         self._stopping.set()
         if self._shared is not None:
             self._shared.wake_all()
         self.notify()
 
     async def run(self) -> None:
-        """Serve until `stop()`. Raises what makes going on impossible (a broken disk)."""
+        """Serve until `stop()`. Raises fatal errors (a broken disk)."""
         while not self._stopping.is_set():
             try:
                 pause = await (
@@ -190,7 +191,7 @@ class Dispatcher:
         return LOOK_SECONDS
 
     async def _look_at_all(self) -> float:
-        """Find all that there is to do, where it is all this process's; seconds until the next look."""
+        """Do all pending work if this is the only process; returns the seconds until the next look."""
         await self._sweep()
         await self._grant()
         pause = await self._fire()
@@ -216,7 +217,7 @@ class Dispatcher:
     # --- orphans and timers --------------------------------------------------------------------------------
 
     async def _sweep(self) -> None:
-        """Take up sessions that should run and that nobody alive works for."""
+        """Take up sessions that should run and have no living owner."""
         now = asyncio.get_running_loop().time()
         if now - self._swept < SWEEP_SECONDS:
             return
@@ -229,7 +230,7 @@ class Dispatcher:
             await self._guarded(self._claim_orphan, session_id)
 
     async def _claim_orphan(self, session_id: str) -> None:
-        """Go on with a session. One that only waits for a delivery is running and nobody's: once is enough."""
+        """Continue a session. One that only waits for a delivery is running without an owner: once is enough."""
         head = await self._mine(session_id)
         if head is None or (
             self._idle.get(session_id) == head.seq and session_id not in self.engine.sessions.stale()
@@ -241,7 +242,7 @@ class Dispatcher:
             self._idle[session_id] = after.seq
 
     async def _grant(self) -> None:
-        """Let those go on whose lock was given back. A wake-up that is lost is made up for by the next sweep."""
+        """Continue sessions whose lock was released. The next sweep makes up for a lost wake-up."""
         if not self._released:
             return
         self._released = False
@@ -266,7 +267,7 @@ class Dispatcher:
                     await self._guarded(partial(self._go_on, command=Due(timer.timer_id)), timer.session_id)
                 await self._look_for_timers()
         left = timestamps.seconds_between(self.engine.now(), self._next_timer)
-        # One that is due still could not be fired just now: again, but not at once.
+        # A timer that is still due could not be fired just now: retry, but not at once.
         return min(left, SWEEP_SECONDS) if left > 0 else BACKOFF_SECONDS
 
     async def _look_for_timers(self) -> None:
@@ -285,13 +286,13 @@ class Dispatcher:
         try:
             head = await self.engine.head(session_id)
         except (Corrupt, UnknownSession):
-            # The engine knows what to do with such a session, and raises.
+            # The engine handles such a session, and raises.
             await self.engine.apply(session_id, None)
             return None
         if head.quarantined is None and self._wants(head):
             return head
         if head.quarantined is None:
-            # One that is quarantined may be released again.
+            # A quarantined session may be released again.
             self._unwanted.add(session_id)
         return None
 
@@ -313,7 +314,7 @@ class Dispatcher:
                 log.exception("%s cannot go on", session_id)
 
     async def _go_on_in(self, lane: str, shared: SharedLanes) -> None:
-        """Go on with the sessions of a lane that are nobody's, that get a lock, or whose timers are due."""
+        """Continue the sessions of a lane that have no owner, get a lock, or have due timers."""
         shared.heard(lane)
         orphans, granted, timers = await self.engine.writer.call(self.engine.store.agenda, lane)
         stale = await shared.those_of(lane, self.engine.sessions.stale())
@@ -335,7 +336,7 @@ class Dispatcher:
     # --- inbox ---------------------------------------------------------------------------------------------
 
     async def caught_up(self, seconds: float) -> None:
-        """Return once what is in the inbox now was handled, or after so many seconds."""
+        """Return once the current rows of the inbox were handled, or after so many seconds."""
         with contextlib.suppress(StorageError):  # `run()` says so, and tries again
             await self._read_inbox()
         end = asyncio.get_running_loop().time() + seconds
@@ -354,7 +355,7 @@ class Dispatcher:
         self._lanes[lane] = asyncio.create_task(self._work(lane), name=f"lane:{lane}")
 
     async def _work(self, lane: str) -> None:
-        """Handle a lane's rows in their order until none is left, or another process has to."""
+        """Handle a lane's rows in order until none is left, or another process has to."""
         elsewhere = over = False
         try:
             while not elsewhere and not over and not self._stopping.is_set():
@@ -394,12 +395,12 @@ class Dispatcher:
         elif outcome == "later" or not self.engine.store.shared:
             self._delays[lane] = min(delay * 2, SWEEP_SECONDS)
             self._inbox.waiting += 1
-            # What failed is not tried sooner because something else happened.
+            # Other events do not speed up the retry of a failed row.
             await self._pause(
                 delay, self._stopping if self._failures is not None and self._failures.failed(row) else woken
             )
             self._inbox.waiting -= 1
-            # What the row waited for may itself be a row, and an older one: it must be in the lane before the choice.
+            # The row may wait for another, older row: it must be in the lane before the choice.
             try:
                 await self._read_inbox()
             except StorageError as error:
@@ -413,7 +414,7 @@ class Dispatcher:
                 await until.wait()
 
     async def _handle(self, row: InboxRow) -> RowOutcome:
-        """What becomes of a row; an error of ours is never taken for an answer."""
+        """Handle a row; an internal error is never taken for its result."""
         elsewhere = False
         try:
             try:
@@ -445,7 +446,7 @@ class Dispatcher:
         await self._failures.add(row, error)
 
     async def _consumed(self, row: InboxRow) -> bool:
-        """Whether somebody has consumed the row by now: then there is nothing to try again."""
+        """True if the row has been consumed by now, so that no retry is needed."""
         try:
             stored = await self.engine.writer.call(self.engine.store.inbox.row, row.key)
         except StorageError:
@@ -453,9 +454,9 @@ class Dispatcher:
         return stored is None or stored.outcome is not None
 
     async def at_once(self, session_id: str, wanted: Command) -> State | None:
-        """Carry out a request of this program that takes one step: it needs no row in the inbox. How the session stands
-        then, or None where the request has to go through there: others come first, or another process has the session.
-        Nothing was stored then. Raises what refuses it, and storage errors."""
+        """Carry out a single-step request of this program without a row in the inbox. Returns the resulting state, or
+        None (with nothing stored) if it must go through the inbox: others come first, or another process has the
+        session. Raises the refusals, and storage errors."""
         busy = session_id in self._lanes and session_id not in self._inbox.resting
         if busy or self._stopping.is_set():
             return None
@@ -465,7 +466,7 @@ class Dispatcher:
             return None
 
     async def _request(self, row: InboxRow) -> bool:
-        """A request of another process, or of this one's outbox: see `engine.run.remote_commands`."""
+        """Handle a request of another process, or of this one's outbox: see `engine.run.remote_commands`."""
         if row.session_id is not None and not self.engine.sessions.known(row.session_id):
             try:
                 head = await self.engine.writer.call(self.engine.store.sessions.head, row.session_id)
@@ -490,25 +491,25 @@ class Lanes(Protocol):
     """The open rows of the inbox by ordering key, as far as they are this process's to handle."""
 
     waiting: int
-    """How many of the lanes in hand wait for a backoff."""
+    """Number of lanes in hand that wait for a backoff."""
     resting: set[str]
-    """The lanes in hand in which there is nothing to do just now."""
+    """Lanes in hand without work at the moment."""
 
     async def look(self) -> None:
         """Begin to work on lanes that have rows."""
 
     async def rows(self, lane: str) -> list[InboxRow]:
-        """The rows of a lane in hand that are to be handled."""
+        """Return the rows of a lane in hand that are to be handled."""
 
     def done(self, lane: str, row: InboxRow) -> None:
         """A row was handled."""
 
     async def leave(self, lane: str, *, elsewhere: bool = False) -> None:
-        """Work on a lane is over; `elsewhere`: its session is run by another process."""
+        """End the work on a lane; `elsewhere`: its session is run by another process."""
 
 
 class OwnLanes:
-    """All rows are this process's, so each is read once, in the order in which they came."""
+    """Lanes of a single process: each row is read once, in the order of arrival."""
 
     def __init__(self, engine: Engine, kinds: Collection[str], begin: Callable[[str], None]) -> None:
         self._engine, self._kinds, self._begin = engine, kinds, begin
@@ -578,7 +579,7 @@ async def perform(engine: Engine, row: InboxRow) -> None:
 
 
 POLL_SECONDS = 0.2
-"""How often the commits of other processes are looked for."""
+"""Seconds between checks for commits of other processes."""
 
 
 class Wakeups(Protocol):

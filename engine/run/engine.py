@@ -71,20 +71,20 @@ if TYPE_CHECKING:
 log = logging.getLogger("sayso.engine")
 
 PAUSING_SECONDS = 1.0
-"""How long running nodes may take to leave before the session is shown as pausing."""
+"""Seconds that running nodes may take to leave before the session is shown as pausing."""
 
 LEAVE_SECONDS = 15.0
-"""How long a node that was told to leave may take: a program has 10 s between SIGTERM and SIGKILL."""
+"""Seconds that a node may take to leave: a program has 10 s between SIGTERM and SIGKILL."""
 
 DRAIN_SECONDS = 10.0
-"""How long running nodes may go on after a shutdown was asked for."""
+"""Seconds that running nodes may go on after a shutdown was requested."""
 
 
 class Engine:
     """Runs sessions of one store in this process.
 
-    `sessions` reads and claims them, `stepper` takes their steps, `executor` runs their nodes. Nothing here wakes by
-    itself: `engine.run.dispatcher` does.
+    `sessions` reads and claims them, `stepper` takes their steps, `executor` runs their nodes. `engine.run.dispatcher`
+    provides the wake-ups.
     """
 
     def __init__(
@@ -106,9 +106,9 @@ class Engine:
         shown: Callable[[], dict[str, Json] | None] | None = None,
         files: Callable[[Writer], SharedFiles] | None = None,
     ) -> None:
-        """`steady` are the seconds of a clock that only goes forward, by which jumps of `now` are seen; a `now` of one's
-        own decides as it is where it is left out. `shown` says where a question stands as soon as it is asked, or None
-        where somebody is yet to show it. `files` gives the folders of sessions where other machines share them."""
+        """`steady` are the seconds of a monotonic clock, used to detect jumps of `now`; without it a custom `now` is
+        trusted. `shown` returns the place of a question as soon as it is asked, or None if it is yet to be shown.
+        `files` gives the folders of sessions if machines share them."""
         self.store = store
         self.writer = writer or Writer(store)
         self.now = now
@@ -130,12 +130,12 @@ class Engine:
             files=self.files,
         )
         self.closing: list[Callable[[], Awaitable[None]]] = []
-        """What is to be let go of at the end: connections of runners."""
+        """Cleanup functions for `close`: connections of runners."""
         self.dropped_spans: Callable[[], int] | None = None
-        """How many spans of traces could not be sent so far; None where none are made."""
+        """Returns the number of trace spans that could not be sent so far; None without tracing."""
         self._policy, self._entropy, self._label = policy, entropy, label
         self._one_try = asyncio.Lock()
-        # In the words of the parts, which document them.
+        # Documented in the parts.
         self.apply = self.stepper.apply
         self.subscribe = self.stepper.subscribe
         self.observe = self.stepper.observe
@@ -168,8 +168,8 @@ class Engine:
         await self._leave_behind(LEAVE_SECONDS)
 
     async def _leave_behind(self, seconds: float) -> None:
-        """Wait for what was told to leave. What does not (a function of a user that looks at nothing) is left behind:
-        its start is durable, so the next claim finds it interrupted."""
+        """Wait for nodes that were told to leave. A node that ignores it (a user's function) is left behind: its start
+        is durable, so the next claim finds it interrupted."""
         tasks = self._tasks()
         if not tasks:
             return
@@ -179,13 +179,13 @@ class Engine:
             task.cancel()
 
     async def _between_steps(self, do: Callable[[ActiveSession], None] = lambda live: None) -> None:
-        """Do something with every session once the step that it is in is over: until then it may launch nodes."""
+        """Apply a function to every session after its current step, which may still launch nodes."""
         for live in list(self.sessions.active.values()):
             async with live.lock:
                 do(live)
 
     async def close(self) -> None:
-        """Drain without patience, carry out what is queued, and end the writer thread."""
+        """Drain at once, carry out queued writes, and end the writer thread."""
         await self.drain(0)
         for close in self.closing:
             await close()
@@ -195,7 +195,7 @@ class Engine:
         return [task for live in self.sessions.active.values() for task in live.tasks.values()]
 
     async def tidy_files(self, orphan_seconds: float | None = None) -> None:
-        """Remove snapshot files that nobody needs any more, where there is a directory of them: see `Copies.tidy`."""
+        """Remove obsolete snapshot files, if there is a directory for them: see `Copies.tidy`."""
         if self._copies is not None:
             await self._copies.tidy(orphan_seconds)
 
@@ -203,7 +203,7 @@ class Engine:
         """Random text for an id."""
         return self._entropy()
 
-    # --- what people ask for -------------------------------------------------------------------------------
+    # --- requests of people --------------------------------------------------------------------------------
 
     async def start(
         self,
@@ -216,9 +216,9 @@ class Engine:
         consumed: Sequence[Consumed] = (),
         revision: str | None = None,
     ) -> str:
-        """Start a session and return its id once its start is durable. `revision` says which version of the flows it is
-        of. Raises `InvalidInputs`, `NotAllowed`, and
-        `SessionError` for a `session_id` that is none (`session-` and letters, digits, `-` or `_`)."""
+        """Start a session and return its id once its start is durable. `revision` is the version of the flows. Raises
+        `InvalidInputs`, `NotAllowed`, and `SessionError` for an invalid `session_id` (`session-` and letters, digits,
+        `-` or `_`)."""
         session_id = checked_id(session_id or f"session-{self._entropy()[:10]}")
         if self.sessions.at_work(session_id):
             raise SessionRunning(f"Session {session_id} is running already; nothing was changed.")
@@ -231,7 +231,8 @@ class Engine:
         return session_id
 
     async def hear(self, session_id: str, command: Command, *, consumed: Sequence[Consumed] = ()) -> State:
-        """Carry out what somebody said, pressed or sent; `consumed` are inbox rows that are done with it. Raises the refusals."""
+        """Carry out a person's message, click or upload; `consumed` are inbox rows that are done with it. Raises the
+        refusals."""
         if isinstance(command, Answer):
             return await self.resume(session_id, command, consumed=consumed)
         if isinstance(command, Hold):
@@ -247,12 +248,12 @@ class Engine:
         key: str | None = None,
         consumed: Sequence[Consumed] = (),
     ) -> State:
-        """Continue a paused session from its snapshot with a message: a text and who says it, or the answer to one of its
-        questions (a choice, words, the fields of a form, files). `consumed` are inbox rows that are done with it.
+        """Continue a paused session from its snapshot with a message: a text and its author, or the answer to one of
+        its questions (a choice, words, the fields of a form, files). `consumed` are inbox rows that are done with it.
 
-        A text answers the only open text prompt that this actor may answer; with none it is kept as
-        `session:message`. Raises `EmptyMessage`, `UnknownSession`, `SessionEnded`, `SessionRunning`,
-        `SeveralPrompts` and the refusals; nothing is changed then.
+        A text answers the only open text prompt that this actor may answer; without one it is kept as
+        `session:message`. Raises `EmptyMessage`, `UnknownSession`, `SessionEnded`, `SessionRunning`, `SeveralPrompts`
+        and the refusals; nothing is changed then.
         """
         if isinstance(message, Answer):
             return await self.apply(session_id, message, consumed=consumed)
@@ -290,7 +291,7 @@ class Engine:
         reason: str | None = None,
         consumed: Sequence[Consumed] = (),
     ) -> State:
-        """Hold a session: what runs is told to leave, its outcome or interruption is recorded, and then nothing
+        """Hold a session: running nodes are told to leave, their outcome or interruption is recorded, and then nothing
         starts until `resume`. A session that completes meanwhile has completed.
 
         Raises `UnknownSession`, `SessionEnded`, `NotAllowed`; nothing was told to leave then.
@@ -309,14 +310,14 @@ class Engine:
                 if live.tasks:
                     await asyncio.wait(list(live.tasks.values()), timeout=PAUSING_SECONDS)
                 if live.tasks:
-                    # Not all leave at once: that it is being paused is seen by everybody, and holds after a crash.
+                    # Some take longer to leave: the pausing is visible meanwhile, and survives a crash.
                     async with live.lock:
                         await self.stepper.step(live, Hold(actor, reason, waits=True), ())
                 while live.tasks:
                     await asyncio.wait(list(live.tasks.values()))
                 async with live.lock:
                     await self.sessions.claim(live)
-                    # A flow that has ended meanwhile is not held: what comes at its end begins in this step.
+                    # A flow that has ended meanwhile is not held: its `finally` begins in this step.
                     live.pausing = False
                     return await self.stepper.step(live, Hold(actor, reason), consumed)
             finally:
@@ -375,7 +376,7 @@ class Engine:
         return state.session_id
 
     async def _create(self, flow: Flow, events: list[Event], state: State, new: NewSession) -> None:
-        """Store a session that begins with a whole journal, and launch what is begun in it."""
+        """Store a session that begins with a whole journal, and launch its begun nodes."""
         async with self.sessions.created(state.session_id, flow) as live:
             check_stored(await self.stepper.commit(live, events, state, (), new, files=True))
             await self.stepper.begin_the_rest(live)
@@ -393,14 +394,15 @@ class Engine:
         fork_id: str | None = None,
         copied: Callable[[int], None] = lambda events: None,
     ) -> str:
-        """Start a new session from event `at` of another one, and return its id once it is durable. `copied` is told before
-        that how many of its events are the other one's.
+        """Start a new session from event `at` of another one, and return its id once it is durable. `copied` is called
+        before that with the number of copied events.
 
-        Nothing that had completed by then runs again (`engine.decide.past` says what becomes of the rest). With `text` it
-        goes on under that text of its flow, as far as `migrate` would allow that. `answers` are
-        for questions that were open, by path, node id or prompt id: an option's value, a text, or the fields
-        of a form by name. The session that it comes from is not changed. Raises `UnknownSession`, `SessionError`, `SessionEnded` where nothing is left to
-        run or its lock is held and its flow does not wait, `NotAllowed`, `InvalidAnswer`, `MigrationRefused`, `FileRefused` where its folder cannot be copied; nothing is stored then.
+        Completed work does not run again (`engine.decide.past` describes the rest). With `text` it goes on under that
+        text of its flow, within the limits of `migrate`. `answers` are for questions that were open, by path, node id
+        or prompt id: an option's value, a text, or the fields of a form by name. The original session is not changed.
+        Raises `UnknownSession`, `SessionError`, `SessionEnded` if nothing is left to run or its lock is held and its
+        flow does not wait, `NotAllowed`, `InvalidAnswer`, `MigrationRefused`, `FileRefused` if its folder cannot be
+        copied; nothing is stored then.
         """
         new_id = checked_id(fork_id or f"session-{self._entropy()[:10]}")
         return await self._fork(await self.journal(session_id), at, new_id, actor, text, answers, copied)
@@ -408,11 +410,11 @@ class Engine:
     async def retry(
         self, session_id: str, *, actor: Actor, copied: Callable[[int], None] = lambda events: None
     ) -> str:
-        """Try a failed session again from the node that failed it, in the same thread, and return the id of the session that
-        does so once it is durable. Nothing that had completed runs again. `copied` as for `fork`.
+        """Try a failed session again from the node that failed it, in the same thread, and return the id of the new
+        session once it is durable. Completed work does not run again. `copied` as for `fork`.
 
-        There is one next try of a session: its id follows from the session's. Raises `TriedAgain` where it was begun before,
-        `SessionError` where nothing can be tried again (`engine.decide.past.failed_at`), and what `fork` raises.
+        There is one next try of a session: its id follows from the session's. Raises `TriedAgain` if it was begun
+        before, `SessionError` if nothing can be tried again (`engine.decide.past.failed_at`), and the errors of `fork`.
         """
         from engine.decide import past
 
@@ -482,7 +484,7 @@ class Engine:
         return new_id
 
     async def _refuse_locked(self, state: State) -> None:
-        """Refuse what would have to wait for its lock where its flow does not wait. Raises `SessionError`."""
+        """Refuse a session that would have to wait for its lock although its flow does not wait. Raises `SessionError`."""
         if state.lock is None or state.lock.on_conflict != "refuse" or not limits.pending(state):
             return
         stands = limits.verdict(await self.writer.call(self.store.locks.rows, state.lock.name), state)
@@ -497,7 +499,7 @@ class Engine:
         new: NewSession,
         day_left: Decimal | None = None,
     ) -> State:
-        """Store a fork with what the commands make true in it; how it stands then."""
+        """Store a fork after carrying out the commands in it; returns its state."""
         facts = self.stepper.facts(
             ActiveSession(begun.state.session_id, epoch=1, flow=flow, day_left=day_left)
         )
@@ -510,10 +512,10 @@ class Engine:
     async def migrate(
         self, session_id: str, flow: Flow, *, actor: Actor, consumed: Sequence[Consumed] = ()
     ) -> Plan:
-        """Let a paused session go on with another text of its flow, durably; what that meant for it.
+        """Move a paused session to another text of its flow, durably; returns the effects.
 
-        Raises `UnknownSession`, `SessionEnded`, `SessionRunning` where it is not paused, `NotAllowed`, and
-        `MigrationRefused` where it cannot go on with this text; nothing is changed then.
+        Raises `UnknownSession`, `SessionEnded`, `SessionRunning` if it is not paused, `NotAllowed`, and
+        `MigrationRefused` if it cannot go on with this text; nothing is changed then.
         """
         from engine.decide.past import Past
 

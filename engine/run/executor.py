@@ -1,7 +1,7 @@
-"""Runs the begun nodes of a process: starts them, tells them to leave, and hands their outcomes on.
+"""Runs the begun nodes of a process: starts them, tells them to leave, and passes their outcomes on.
 
-An `ActiveSession` is a session that the process works for, `Cached` is what it keeps of one that it released.
-A `Job` is the work of one node: what its runner gets, and what its outcome means to the core.
+An `ActiveSession` is a session that the process works for, `Cached` its remains after the release. A `Job` is the work
+of one node: the input of its runner, and the meaning of its outcome for the core.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ log = logging.getLogger("sayso.engine")
 class Executor:
     """The running nodes of a process's sessions.
 
-    `left` is told each time that a session has one running node less.
+    `left` is called each time that a node of a session has ended.
     """
 
     def __init__(
@@ -61,15 +61,15 @@ class Executor:
         self.on_lost: Callable[[BaseException], None]
         """Told why an outcome could not be recorded."""
         self.permit: Callable[[ActiveSession], Permit] = lambda live: FREE
-        """What a node that is launched now asks before its effects."""
+        """Returns the permit that a node launched now asks before its effects."""
         self.on_fenced: Callable[[ActiveSession], Awaitable[None]]
         """Told that a node was refused its effects."""
         self.meters: dict[str, dict[str, Meter]] = {}
-        """The progress that running nodes report, by session and path; nothing of it is stored."""
+        """Progress of running nodes, by session and path; not stored."""
         self.on_meter: Callable[[str], None] = lambda session_id: None
-        """Called with a session whose node said so."""
+        """Called with the session of a node that reported progress."""
         self.on_stream: Callable[[str, str, TurnEvent], None] = lambda session_id, path, event: None
-        """Told what a model says in a turn, by session and path, while it says it; nothing of it is stored."""
+        """Called with a model's output while it streams, by session and path; not stored."""
         self.files: SharedFiles | None = None
         """The folders of sessions, where several machines share them."""
         self._left = left
@@ -97,7 +97,7 @@ class Executor:
                     command = await self.jobs.perform(self._job(live, path, run, name))
             await self.on_outcome(live, command)
         except FenceLost:
-            # Its start is durable: whoever has the session now finds it interrupted.
+            # Its start is durable: the session's new owner finds it interrupted.
             log.info("%s: %s is left: another process may have the session", live.session_id, path)
             await self.on_fenced(live)
         except asyncio.CancelledError:
@@ -134,11 +134,11 @@ class Executor:
         if run.type == TURN:
             from engine.decide.agents.model_request import request  # by the first agent
 
-            # What is said is in the journal already, and is not written once more with each call.
+            # The conversation is in the journal already, and is not written again with each call.
             run = structs.replace(run, input=request(live.flow, live.state, path))
         called = live.flow.lists[live.state.frames[scope_of(path)].list_id].flow
         file = live.flow.file if called == live.flow.name else live.flow.flows[called].file
-        # A tool may find a secret where another one left it: in a file, in what a server remembers.
+        # A tool may find a secret that another one left: in a file, or in the memory of a server.
         secrets = live.flow.secrets if "/tool[" in path and run.type != TURN else frozenset()
         pinned = "/tool[" in path or node.id in live.flow.lists[node.list_id].guards
         return Job(live.session_id, path, run, node, file, live.stops[name], secrets, pinned)
@@ -150,7 +150,7 @@ class Executor:
                 stop.set()
 
     def stop_doomed(self, live: ActiveSession) -> None:
-        """Tell what still runs inside a container that is being given up to leave."""
+        """Tell running nodes inside a failed container to leave."""
         for path in live.state.launched:
             if doomed(live.state, path):
                 live.stops[f"{path}#{live.state.nodes[path].attempt}"].set()
@@ -167,7 +167,7 @@ class Executor:
             self.meters.pop(session_id, None)
 
     def _streamed(self, session_id: str, path: str, event: TurnEvent) -> None:
-        """A model says something. Whoever shows it must not disturb it."""
+        """Pass on a model's output. Errors of the listener must not disturb the call."""
         try:
             self.on_stream(session_id, path, event)
         except Exception:
@@ -178,8 +178,8 @@ class Executor:
 
 
 class Extension(Protocol):
-    """A pure function: what rows follow from a step. Written in the step's own commit. One that has the attribute `about`,
-    kinds of events, is asked only of steps with one of these."""
+    """A pure function that returns the rows following from a step, written in the step's own commit. If it has the
+    attribute `about`, kinds of events, it is called only for steps with one of these."""
 
     def __call__(self, before: State, after: State, events: Sequence[Event]) -> Sequence[Row]: ...
 
@@ -203,27 +203,27 @@ class ActiveSession(Struct):
     """The last claim loaded it from the store: another process may have left work behind in it."""
     epoch: int = 0
     generation: int = 0
-    """That of the fence before its last commit: what it began is under this one."""
+    """Fence generation before its last commit, under which its work began."""
     state: State = field(default_factory=State)
     flow: Flow | None = None
     step: Step | None = None
     """The step that was taken last, whether it was stored or not."""
     pausing: bool = False
-    """A person pauses the session: nothing new begins, what runs is told to leave."""
+    """True while a person pauses the session: nothing new begins, running nodes are told to leave."""
     stale: bool = False
     """The last step failed: whether it was stored is not known, so it is loaded again before the next."""
     snapshot_bytes: int = 0
     tail_bytes: int = 0
-    """How large the stored snapshot is, and the events after it."""
+    """Bytes of the events after the stored snapshot."""
     day_left: Decimal | None = None
     """Dollars that may still be spent today, where the last commit was refused for that (`DayBudgetSpent`)."""
     grants: Sequence[KeptRow] = ()
-    """What is always allowed where it lives, as it was read for the last step."""
+    """Grants that apply at its place, as read for the last step."""
     tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     stops: dict[str, StopSignal] = field(default_factory=dict)
     """Tells each task that it is to leave."""
     parked: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once nothing in this process works for it."""
+    """Set once this process has no work for it."""
 
     def stop_all(self) -> None:
         """Tell every task to leave."""
@@ -275,12 +275,12 @@ _NO_RUNNER = (
 
 
 def _no_secrets(name: str) -> str:
-    """Where no secrets are configured, none can be had."""
+    """Refuse every secret, as none are configured."""
     raise SaysoError(f"No secrets are configured here, so secret {name} cannot be used.")
 
 
 class Job(Struct, frozen=True):
-    """One execution of one node: where, what, by which flow file, and how it is told to leave."""
+    """One execution of one node: its place, its work, its flow file, and its signal to leave."""
 
     session_id: str
     path: str
@@ -289,14 +289,14 @@ class Job(Struct, frozen=True):
     file: str
     stop: StopSignal
     secrets: frozenset[str] = frozenset()
-    """The names of secrets whose values nothing that it gives may have, since a model reads it."""
+    """Names of secrets whose values must not appear in its output, since a model reads it."""
     pinned: bool = False
     """See `NodeContext`."""
 
 
 @lru_cache(1_000)
 def _file_and_folder(file: str) -> tuple[Path | None, Path | None]:
-    """A flow's file and its folder; neither where it has none."""
+    """Return a flow's file and its folder; both None without a file."""
     path = Path(file) if file else None
     return path, path and path.parent
 
@@ -310,14 +310,14 @@ class JobRunner(Struct, frozen=True):
     meter: Callable[[str, str, Meter | None], None] = lambda session_id, path, meter: None
     """Told how far a node of a session is; None when it has ended."""
     stream: Callable[[str, str, TurnEvent], None] = lambda session_id, path, event: None
-    """Told what a model says in a turn of a session, while it says it."""
+    """Called with a model's output in a turn of a session, while it streams."""
 
     def folder(self, session_id: str) -> Path:
-        """Where the nodes of a session work; it is made by the first that needs it."""
+        """Return the folder in which a session's nodes work; the first node that needs it creates it."""
         return session_folder(self.home, session_id)
 
     async def perform(self, job: Job) -> Command:
-        """Run the node to its end and say how it ended. Raises nothing: a runner that raises has failed."""
+        """Run the node to its end and return its outcome. Raises nothing: a runner that raises has failed."""
         with about(session=job.session_id, path=job.path):
             try:
                 return await self._perform(job)
@@ -344,7 +344,7 @@ class JobRunner(Struct, frozen=True):
             return NodeBroke(path, run.attempt, {"type": "internal", "message": message})
 
     def _look_up(self, names: Iterable[str]) -> None:
-        """Ask for secrets away from the event loop, where a program gives them; the runner says what cannot be had."""
+        """Load secrets away from the event loop, as a program may supply them; the runner reports missing ones."""
         for name in names:
             with contextlib.suppress(SaysoError):
                 self.secret(name)
@@ -371,7 +371,7 @@ class JobRunner(Struct, frozen=True):
 
 
 def classify(path: str, attempt: int, outcome: Completed | Failed | Interrupted, *, left: bool) -> Command:
-    """What an outcome means. A node that was cut although nobody told it to leave was lost by the other side."""
+    """Convert an outcome to a command. A node that was cut without being told to leave was lost by the other side."""
     match outcome:
         case Completed(output):
             return NodeDone(path, attempt, output)
@@ -385,7 +385,7 @@ def classify(path: str, attempt: int, outcome: Completed | Failed | Interrupted,
             return NodeCut(path, attempt, reason, message)
 
 
-# --- what a line of the log is about, for logs that machines read -------------------------------------------
+# --- fields of log lines, for structured logs ----------------------------------------------------------------
 
 
 _ABOUT: ContextVar[Mapping[str, str]] = ContextVar("about", default={})  # noqa: B039 - never changed
@@ -404,5 +404,5 @@ def about(**names: str | None) -> Iterator[None]:
 
 
 def logged_about() -> Mapping[str, str]:
-    """What is logged here is about these."""
+    """Return the fields for log lines written here."""
     return _ABOUT.get()

@@ -29,7 +29,7 @@ _PURPOSE = "snapshot-file"
 
 
 async def signed_file(writer: Writer, journal: list[Event], flow_body: bytes, workdir: Path) -> bytes:
-    """A session as one portable file, with what is kept beside its folder, signed with this store's key."""
+    """Return a session as one portable file, with the files kept beside its folder, signed with this store's key."""
     kept = await asyncio.to_thread(_kept, workdir)
     file = export(derive_state(journal), journal, flow_body) | ({"kept": kept} if kept else {})
     mac = await writer.call(writer.store.sign, _PURPOSE, signed_part(file))
@@ -47,8 +47,8 @@ def _kept(workdir: Path) -> dict[str, Json]:
 
 @contextmanager
 def files_brought(file: dict[str, Json], workdir: Path) -> Iterator[None]:
-    """The files that the conversations of a verified file have shown are kept here, and taken away again where the session
-    does not come. Raises `SnapshotRefused` where they cannot be kept."""
+    """Keep the files that a verified file's conversations have shown; they are removed again if the body fails. Raises
+    `SnapshotRefused` if they cannot be kept."""
     folder = kept_folder(workdir)
     was_here = folder.exists()
     try:
@@ -70,8 +70,8 @@ def files_brought(file: dict[str, Json], workdir: Path) -> Iterator[None]:
 async def copied_files(
     shared: SharedFiles | None, home: Path, session_id: str, fork_id: str
 ) -> AsyncIterator[None]:
-    """A copy of a session's files for its fork, taken away again where what is done with it fails. Raises `FileRefused`, and
-    what reading `shared` ones raises."""
+    """Copy a session's files for its fork; the copy is removed again if the body fails. Raises `FileRefused`, and the
+    errors of reading `shared` ones."""
     folders = session_folder(home, session_id), session_folder(home, fork_id)
     async with AsyncExitStack() as stack:
         if shared is None or not await stack.enter_async_context(shared.copied(session_id, fork_id)):
@@ -81,7 +81,8 @@ async def copied_files(
 
 
 async def signed_line(writer: Writer, after: str, events: Sequence[bytes]) -> tuple[bytes, str]:
-    """Later events of a session as a line of its file, whose last line is signed with `after`; and its own signature."""
+    """Return later events of a session as a line of its file, whose last line is signed with `after`; and its own
+    signature."""
     journal = [decode(event) for event in events]
     mac = await writer.call(writer.store.sign, _PURPOSE, signed_addition(after, journal))
     return encode({"journal": journal, "mac": mac.hex()}), mac.hex()
@@ -102,7 +103,7 @@ def check_signature(file: dict[str, Json], sealer: Sealer) -> None:
 
 
 def _signatures(file: dict[str, Json]) -> list[tuple[bytes, str]]:
-    """What was signed in a file, line by line, each with the signature that it has."""
+    """Return the signed bytes of a file, line by line, each with its signature."""
     try:
         found = [(signed_part(file), str(file["mac"]))]
         for part in file["added"]:
@@ -154,7 +155,7 @@ def refuse_other_history(session_id: str, here: Sequence[Event], there: Sequence
 
 
 def refuse_unpaused(state: State) -> None:
-    """Raise `SnapshotRefused` for a session that cannot be brought elsewhere: nobody may run a node twice."""
+    """Raise `SnapshotRefused` for a session that cannot be moved, since no node may run twice."""
     if state.ended:
         raise SnapshotRefused(f"Session {state.session_id} is {state.status}; there is nothing to resume.")
     if state.phase != "waiting":

@@ -1,4 +1,4 @@
-"""Rows of the inbox whose handlers failed: how often in which way, and which become dead letters."""
+"""Inbox rows whose handlers failed: the count and kind of failures, and the resulting dead letters."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Tell: TypeAlias = Callable[[InboxRow], Awaitable[Sequence[Row]]]
 """The intents that say in its thread that a row could not be handled."""
 
 MOST_FAILURES = 5
-"""How many failures of one type make a row a dead letter; with the waits in between about eight seconds."""
+"""Number of failures of one type that make a row a dead letter; with the waits in between about eight seconds."""
 
 _LONGEST = 500
 _WAITS = (ClockJumped, Fenced, KeyMissing, LockHeld, Owned, StorageBusy)
@@ -42,7 +42,7 @@ class Failures:
         self._counts: dict[int, Counter[str]] = {}
 
     def failed(self, row: InboxRow) -> bool:
-        """Whether the row failed when it was last tried."""
+        """True if the row failed at its last try."""
         return row.id in self._counts
 
     def forget(self, row: InboxRow) -> None:
@@ -79,7 +79,7 @@ class Failures:
             self.forget(row)
 
     async def _store_works(self, error: Exception) -> bool:
-        """Whether an error is the row's own: one of the store is not, as long as the store takes no writes."""
+        """True if an error is the row's own: errors of the store are not while it takes no writes."""
         if not isinstance(error, StorageError):
             return True
         try:

@@ -1,4 +1,4 @@
-"""Flow files: one, or a folder of them, each with the flows that it calls from the files beside it."""
+"""Flow files: a single one, or a folder, each with the flows that it calls from the files beside it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def load_flow_file(path: str | os.PathLike[str]) -> Flow:
 
 
 def load_flows(directory: str | os.PathLike[str]) -> tuple[dict[str, Flow], dict[str, FlowError]]:
-    """All flows of a directory by name, and the errors of the broken files by file. They may call each other.
+    """Return all flows of a directory by name, and the errors of the broken files by file. They may call each other.
 
     Of two flows with one name, the file that sorts first is served and the other is an error.
     """
@@ -58,7 +58,7 @@ def load_flows(directory: str | os.PathLike[str]) -> tuple[dict[str, Flow], dict
 
 
 def flow_warnings(flows: Iterable[Flow]) -> list[Problem]:
-    """What is allowed in the files of flows that are served together and probably not meant, file by file."""
+    """Return the warnings about flows that are served together, file by file."""
     flows = list(flows)
     found = start_warnings(flows)
     for flow in flows:
@@ -141,7 +141,7 @@ class _Folder:
         return found
 
     def find(self, name: str) -> Flow | None:
-        """The flow of this name. Raises `FlowError` when it does not load."""
+        """Return the flow of this name, or None. Raises `FlowError` when it does not load."""
         path = self.names.get(name)
         return None if path is None else self.read(path)[0]
 

@@ -1,9 +1,9 @@
-"""Frontends: what shows the questions and messages of sessions to people, the loop that calls one, and which
-runtime of a database does so: the one that has the lease to serve it.
+"""Frontends: the interface that shows questions and messages of sessions to people, the loop that calls one, and the
+choice of the runtime that does so for a database: the one with the lease to serve it.
 
-What is to be shown is an intent, an outbox row in the commit of the step that it follows from. Each row is handed to the
-frontend at least once, rows of one session in their order; what comes of it goes back through the inbox. A crash between
-the two hands the row over again, with the same key.
+Each question or message is an intent, an outbox row in the commit of its step. Each row is handed to the frontend at
+least once, rows of one session in order; the result goes back through the inbox. A crash between the two hands the row
+over again, with the same key.
 
 A runtime with a frontend keeps the lease while it is open, and waits for another server to end. One without a frontend
 has it for single rounds, as a holder that is stopping: a server that starts meanwhile waits for it.
@@ -49,17 +49,17 @@ log = logging.getLogger("sayso.frontend")
 
 
 MOST_ATTEMPTS = 5
-"""How often a message is tried before its node fails. A question is tried for as long as it is open."""
+"""Tries of a message before its node fails. A question is tried for as long as it is open."""
 
 BACKOFF_SECONDS = (0.5, 30.0)
-"""How long a row waits after a frontend raised: at first, and at most, doubling in between."""
+"""First and longest wait in seconds after a frontend raised, doubling in between."""
 
 _POLL_SECONDS = 0.5
 _LOST = (Corrupt, SchemaTooNew, SessionQuarantined, UnknownSession)
 
 
 class Message(Struct, frozen=True):
-    """What a `message` node says. `config` is the whole of it: text, table, files."""
+    """Content of a `message` node. `config` is the whole: text, table, files."""
 
     session_id: str
     path: str
@@ -83,11 +83,11 @@ class Frontend(Protocol):
     """Shows sessions to people. What it raises is logged and tried again, except for `NotDelivered`."""
 
     async def ask(self, state: State, asked: Asked, key: str) -> dict[str, Json]:
-        """Show an open question and say where it stands. At least once: a second time has the same `key`. The clocks of
-        the question run from here on."""
+        """Show an open question and return its place. Called at least once: a repetition has the same `key`. The clocks
+        of the question run from here on."""
 
     async def close(self, state: State, asked: Asked) -> None:
-        """A question is not open any more: it was answered, expired or cancelled."""
+        """Close a question that was answered, expired or cancelled."""
 
     async def deliver(self, message: Message, key: str) -> dict[str, Json]:
         """Show a message and give the output of its node. At least once, as `ask`."""
@@ -97,11 +97,12 @@ class Frontend(Protocol):
 
 
 UNSEEN: dict[str, Json] = {"runtime": True}
-"""Where a question stands that waits to be read from its session."""
+"""Place of a question that waits to be read from its session."""
 
 
 class NoFrontend:
-    """Questions wait to be read from their session (`Session.questions`); messages fail, for nobody would see them."""
+    """Shows nothing: questions wait to be read from their session (`Session.questions`); messages fail, as nobody would
+    see them."""
 
     async def ask(self, state: State, asked: Asked, key: str) -> dict[str, Json]:
         """See `Frontend.ask`."""
@@ -119,7 +120,7 @@ class NoFrontend:
 
 
 def question_rows(before: State, after: State, events: Sequence[Event]) -> Sequence[Row]:
-    """An intent for each question that is to be shown, or shown again, and for each that is closed where it was shown."""
+    """Return an intent for each question that is to be shown, or shown again, and for each shown one that was closed."""
     if before.prompts is after.prompts:
         return ()
     rows = []
@@ -133,7 +134,7 @@ def question_rows(before: State, after: State, events: Sequence[Event]) -> Seque
 
 
 def may_have_rows(state: State, events: Sequence[Event]) -> bool:
-    """Whether a commit with these events may have made an intent for a frontend."""
+    """True if a commit with these events may have made an intent for a frontend."""
     if state.ended and any(asked.shown != UNSEEN for asked in state.prompts.values()):
         return True
     return any(
@@ -174,7 +175,7 @@ class FrontendWorker:
         self._wake.set()
 
     async def run(self) -> None:
-        """Work until cancelled. Raises what makes going on impossible (a broken disk)."""
+        """Work until cancelled. Raises fatal errors (a broken disk)."""
         lanes: dict[str, asyncio.Task[None]] = {}
         try:
             while True:
@@ -190,8 +191,8 @@ class FrontendWorker:
             self._lock.close()
 
     async def _round(self, lanes: dict[str, asyncio.Task[None]]) -> None:
-        """Start a task for each lane that has rows and none. A lane that ends while rows are read is left to the next round:
-        some of them may be done by then."""
+        """Start a task for each lane that has rows and no task. A lane that ends while rows are read is left to the
+        next round, as some of them may be done by then."""
         try:
             for key in [name for name, task in lanes.items() if task.done()]:
                 lanes.pop(key).result()
@@ -222,7 +223,7 @@ class FrontendWorker:
                 return
 
     async def _handle(self, row: OutboxRow) -> bool:
-        """Whether the row is done with; where its frontend raised it waits, and the rows behind it."""
+        """True if the row is done; if its frontend raised, it waits, and so do the rows behind it."""
         call, store = self._engine.writer.call, self._engine.store
         if not await call(store.outbox.attempt, row.id, row.attempts, self._engine.now()):
             return False
@@ -297,14 +298,14 @@ class FrontendWorker:
 
 
 def _cancelled() -> bool:
-    """Whether it is the worker that is being cancelled, and not something within the frontend."""
+    """True if the worker itself is being cancelled, not something within the frontend."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 async def _awaited(name: str, method: Callable[..., Awaitable[Json]], *given: object) -> Json:
-    """What a method of the frontend gives. One that is not `async` has done its work by now: calling it again would do it
-    twice."""
+    """Return the result of a frontend's method. One that is not `async` has done its work by now: calling it again
+    would do it twice."""
     await before_effect()
     made = method(*given)
     if inspect.isawaitable(made):
@@ -337,7 +338,7 @@ class FrontendLock:
         self._told = False
 
     def take(self) -> bool:
-        """Whether it is ours now. Raises `StorageError` for a file that is not ours alone."""
+        """True if the lease is ours now. Raises `StorageError` for a file that is not ours alone."""
         if self._held:
             return True
         if self._lease is None:
@@ -354,7 +355,7 @@ class FrontendLock:
         return self._held
 
     def pause(self) -> None:
-        """There is nothing to do: let another one have it, unless it is kept."""
+        """Let another runtime have the lease while there is no work, unless it is kept."""
         if self._held and self._lease is not None and not self._keeps:
             self._lease.release()
             self._held = False

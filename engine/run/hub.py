@@ -1,8 +1,8 @@
-"""The face of one session: its status, its events, and what can be asked of it.
+"""Interface to one session: its status, its events, and the requests that it takes.
 
-A hub holds no truth: what it says comes from the engine and from the store, before, while and after the session runs
-in this process. Subscribers hear of events after they are durable. One hub belongs to one session; a session context
-(with its abort controller) belongs to one execution of it, and a resume makes a fresh one.
+A hub is never authoritative: its answers come from the engine and from the store, before, while and after the session
+runs in this process. Subscribers get events after they are durable. One hub belongs to one session; a session context
+(with its abort controller) belongs to one execution of it, and a resume creates a new one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ EventHandler: TypeAlias = Callable[[dict[str, Json]], Any]
 
 
 class SessionContext(Struct):
-    """One execution of a session. `abort_controller` is set when it is to stop, for a while or for good."""
+    """One execution of a session. `abort_controller` is set when it is to stop, temporarily or for good."""
 
     session_id: str
     parent_session_id: str | None
@@ -38,7 +38,7 @@ class SessionContext(Struct):
 
 
 class Hub:
-    """One session of an engine. `actor` is whoever asks; the policy decides what they may."""
+    """One session of an engine. `actor` is the requester of all calls; the policy decides what they may do."""
 
     def __init__(self, engine: Engine, session_id: str, actor: Actor) -> None:
         self.engine = engine
@@ -50,10 +50,10 @@ class Hub:
         self._stop = engine.subscribe(self._heard)
 
     def close(self) -> None:
-        """Hear of nothing more."""
+        """Unsubscribe from all events."""
         self._stop()
 
-    # --- what it is doing ------------------------------------------------------------------------------------
+    # --- status ----------------------------------------------------------------------------------------------
 
     async def refresh(self) -> State:
         """Read where the session stands. Raises `UnknownSession`."""
@@ -67,7 +67,7 @@ class Hub:
 
     @property
     def phase(self) -> Phase:
-        """Where in the table of transitions the session stands, as last heard or read."""
+        """Return the phase of the session, as last heard or read."""
         return self._state.phase
 
     @property
@@ -86,7 +86,8 @@ class Hub:
     # --- events ----------------------------------------------------------------------------------------------
 
     def subscribe(self, pattern: str, handler: EventHandler) -> Callable[[], None]:
-        """Hear of events: `*` of all, `node:*` of those whose type begins so, else of one type. Returns how to stop."""
+        """Subscribe to events by pattern: `*` for all, `node:*` for types with that prefix, else one type; returns the
+        unsubscribe function."""
         entry = (pattern, handler)
         self._handlers.append(entry)
         return lambda: self._handlers.remove(entry)
@@ -100,7 +101,7 @@ class Hub:
                 handler(event)
 
     async def get_event_log(self) -> Sequence[Event]:
-        """The journal, verified. It is append-only: there is nothing to clear once a session has begun."""
+        """Return the verified journal. It is append-only: a session that has begun cannot clear it."""
         return await self.engine.journal(self.session_id)
 
     async def derive_state(self) -> State:
@@ -121,7 +122,7 @@ class Hub:
         state = await self.engine.state(session_id)
         return to_json(state) if state.status == "paused" else None
 
-    # --- what can be asked -----------------------------------------------------------------------------------
+    # --- requests --------------------------------------------------------------------------------------------
 
     async def pause(self, reason: str | None = None) -> State:
         """Hold the session; see `Engine.pause`."""
@@ -153,15 +154,15 @@ class Hub:
         await self.engine.send(session_id, message, actor=self.actor)
 
     def checkpoint(self) -> None:
-        """A place where code that works along with the session can leave: raises `PauseError` with the session's state
-        (`SessionState`) once the execution under way is to stop, and does nothing before that."""
+        """Leave here if the current execution is to stop, by raising `PauseError` with the session's state
+        (`SessionState`); else do nothing."""
         if self.get_abort_signal().is_set():
             raise PauseError(state=to_json(self._state))
 
     # --- inside ----------------------------------------------------------------------------------------------
 
     async def _signal(self, action: Action) -> None:
-        """Tell whoever watches the signal, unless the engine is about to refuse."""
+        """Set the abort signal, unless the engine is about to refuse."""
         if (
             self._context is not None
             and await self.engine.refusal(self.session_id, action, self.actor) is None
@@ -180,7 +181,7 @@ class Hub:
             if isinstance(event, FlowResumed) or self._context is None:
                 self._context = self._fresh_context()
             if isinstance(event, Closure) or (isinstance(event, FlowPaused) and event.held):
-                # Whoever asked for it: another hub, a person in the thread, another process.
+                # Whoever requested it: another hub, a person in the thread, another process.
                 self._context.abort_controller.set()
             wire = event.to_wire()
             if isinstance(event, FlowPaused):

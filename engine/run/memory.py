@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from engine.run.engine import Engine
 
 Public = Callable[[str, str | None], Awaitable[bool]]
-"""Whether what was noted in a channel may be read in another one; None is where there is no channel."""
+"""Check whether notes of one channel may be read in another one; None means no channel."""
 
 
 class UnknownNote(SaysoError):
-    """There is no note of this id, or it is over."""
+    """The note does not exist or has expired."""
 
     code = "unknown_note"
 
 
 async def nowhere(noted_in: str, here: str | None) -> bool:
-    """Where nobody can say what a channel is: what was noted there stays there."""
+    """Return False: without channel facts, notes stay in their channel."""
     return False
 
 
 def places(engine: Callable[[], Engine], said_in: SaidIn | None = None, public: Public = nowhere) -> SaidIn:
-    """Reads what a model call names: notes itself, what was said somewhere by `said_in`."""
+    """Return a reader for the places that a model call names: notes directly, messages by `said_in`."""
 
     async def read(place: Mapping[str, Json]) -> Sequence[str]:
         if "memory" not in place:

@@ -1,7 +1,7 @@
-"""Requests for a session that travel through the inbox: from the CLI to the process that owns the session, and
-from whoever showed a prompt or delivered a message. JSON: `{do, actor, ...}`.
+"""Requests for a session that travel through the inbox: from the CLI to the process that owns the session, and from
+code that showed a prompt or delivered a message. JSON: `{do, actor, ...}`.
 
-A request is consumed in the commit of the step that it causes; one that is refused is consumed with the reason.
+A request is consumed in the commit of the step that it causes; a refused one is consumed with the reason.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ACTOR_FACTS = Actor.__struct_fields__
 
 def actor_json(actor: Actor) -> dict[str, Json]:
     """An actor with all its facts."""
-    # Not `asdict`: it copies every value deeply, and they are all plain.
+    # Not `asdict`, which copies every value deeply; these are all plain.
     facts = {name: getattr(actor, name) for name in _ACTOR_FACTS}
     absent = [actor_json(one) for one in actor.absent]
     return {**facts, "groups": sorted(actor.groups), "absent": absent}
@@ -74,7 +74,7 @@ def command(row: InboxRow) -> Command:
 
 
 def own_command(key: str, do: str, *, actor: Actor, **fields: Json) -> Command:
-    """The command of a request of this process, which needs no inbox. Raises `BadRequest`."""
+    """Return the command of a request of this process, which needs no inbox. Raises `BadRequest`."""
     try:
         return made(key, lambda: {**copy(fields), "do": do, "actor": actor})
     except SchemaTooNew as error:
@@ -82,7 +82,7 @@ def own_command(key: str, do: str, *, actor: Actor, **fields: Json) -> Command:
 
 
 def made(key: str, read: Callable[[], dict[str, Any]]) -> Command:
-    """The command of a request as it is read. Raises `BadRequest` and `SchemaTooNew`."""
+    """Return the command of a stored request. Raises `BadRequest` and `SchemaTooNew`."""
     try:
         data = read()
         word = data["do"]
@@ -96,7 +96,7 @@ def made(key: str, read: Callable[[], dict[str, Any]]) -> Command:
 
 
 def _known(unknown: set[str], what: str) -> None:
-    """Leave what has something unknown to whoever knows it."""
+    """Leave unknown content to the newer release that wrote it."""
     if unknown:
         raise SchemaTooNew(f"This release does not know {what} {min(unknown)!r}: a newer one wrote it.")
 
@@ -133,7 +133,7 @@ _WORDS: dict[str, tuple[Callable[..., Command], str]] = {
 
 
 def next_try_by(row: InboxRow) -> Actor | None:
-    """Who asks that a failed session is tried again, where that is what is asked for. Raises `BadRequest`."""
+    """Return the actor of a request to retry a failed session, or None for other requests. Raises `BadRequest`."""
     try:
         data = decode(row.payload)
         return actor_from(data["actor"]) if data["do"] == "retry" else None
@@ -142,7 +142,8 @@ def next_try_by(row: InboxRow) -> Actor | None:
 
 
 def migration_of(row: InboxRow) -> tuple[Flow, Actor] | None:
-    """The flow to go on with and who says so, where that is what is asked for. Raises `BadRequest`, `FlowError`."""
+    """Return the new flow and the actor of a migration request, or None for other requests. Raises `BadRequest`,
+    `FlowError`."""
     from engine.flow.load import flow_from_body
 
     try:

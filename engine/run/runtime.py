@@ -1,8 +1,8 @@
-"""A program's own sayso: a store, an engine over it, and all that keeps its sessions going.
+"""A runtime for programs: a store, an engine over it, and everything that keeps its sessions going.
 
-While a runtime is open it carries out requests, fires timers, claims what a crash left behind, and hands questions and
-messages to its frontend. What is not given has a default that is safe: the strict policy, runners for every type of node,
-Claude for agents, and a frontend that shows nothing and says so.
+While a runtime is open it carries out requests, fires timers, claims sessions that a crash left behind, and hands
+questions and messages to its frontend. All defaults are safe: the strict policy, runners for every type of node, Claude
+for agents, and a frontend that shows nothing and says so.
 
 The SDK that talks to MCP servers is loaded by the first agent that has one of their tools.
 """
@@ -99,12 +99,13 @@ class Runtime:
         now: Callable[[], str] = utc_now,
         entropy: Callable[[], str] = random_text,
     ) -> None:
-        """`store` is a store, or the URL of one (`sqlite:///relative.db`, `sqlite:////absolute.db`, `memory:`), signed with
-        `secret_key` or a key file beside it, and encrypted with the first of `encryption_keys`, of 32 bytes each. `home` is the folder for the files of sessions and for `mcp.json`: by default
-        that of the database. `policy` says who may do what: by default only those whom a flow names, and who started
-        it. `secret` gives the values of secrets: by default `SAYSO_SECRET_NAME`. `provider` answers agents: by default
-        Claude, with the key in the environment. `manager_of` names the manager of a person, both by id or e-mail
-        address, for flows that ask a `manager`. MCP servers may send people to `link_hosts` only."""
+        """`store` is a store, or the URL of one (`sqlite:///relative.db`, `sqlite:////absolute.db`, `memory:`), signed
+        with `secret_key` or a key file beside it, and encrypted with the first of `encryption_keys`, of 32 bytes each.
+        `home` is the folder for the files of sessions and for `mcp.json`: by default that of the database. `policy`
+        authorizes actions: by default those of the people that a flow names, and of the requester. `secret` returns the
+        values of secrets: by default `SAYSO_SECRET_NAME`. `provider` answers agents: by default Claude, with the key in
+        the environment. `manager_of` returns the manager of a person, both by id or e-mail address, for flows that ask
+        a `manager`. MCP servers may send people to `link_hosts` only."""
         if not isinstance(store, str) and not hasattr(store, "register"):
             raise TypeError(
                 f"A store is a URL (sqlite:///deploy.db) or what open_store returns, not {store!r}."
@@ -133,7 +134,7 @@ class Runtime:
 
     @property
     def engine(self) -> Engine:
-        """The engine, for what a runtime has no word for. Raises `NotOpen`."""
+        """Return the engine, for operations that a runtime does not offer. Raises `NotOpen`."""
         if self._engine is None:
             raise NotOpen("A runtime works inside `async with Runtime(...) as runtime:` only.")
         return self._engine
@@ -190,7 +191,7 @@ class Runtime:
         return engine
 
     async def _serve(self, stack: contextlib.AsyncExitStack) -> None:
-        """Start what wakes sessions; at the end the dispatcher finishes what it has in hand."""
+        """Start the tasks that wake sessions; at the end the dispatcher finishes its work in hand."""
         self._dispatcher = Dispatcher(self.engine, handled=self._handled)
         self._worker = FrontendWorker(self.engine, self._frontend, self._lock, self._dispatcher.notify)
         work = supervised("the dispatcher", self._dispatcher.run, self._dispatcher.is_over)
@@ -223,7 +224,7 @@ class Runtime:
             self._news.tell_all()
 
     def _unseen(self) -> dict[str, Json] | None:
-        """Questions wait to be read from their session, unless another process shows those of this database."""
+        """Return the place for unshown questions, or None if another process shows those of this database."""
         if not self._lock.take():
             return None
         self._lock.pause()
@@ -241,7 +242,8 @@ class Runtime:
             self._news.tell(row.session_id)
 
     def _news_of(self, session_id: str) -> NewsWait:
-        """Waits from now on for news of a session, up to so many seconds. It raises what makes going on impossible."""
+        """Return a function that waits, up to so many seconds, for news of a session from now on. It raises fatal
+        errors."""
         event = self._news.of(session_id)
 
         async def look(seconds: float) -> None:
@@ -287,12 +289,12 @@ class Runtime:
         self._worker.notify()
 
     def hub(self, session_id: str, actor: Actor) -> Hub:
-        """The events of a session as they come, and what this actor can ask of it."""
+        """Return a hub with the session's live events and the requests that this actor can make."""
         return Hub(self.engine, session_id, actor)
 
 
 class News:
-    """Wakes whoever waits for something about a session."""
+    """Wakes code that waits for news of a session."""
 
     def __init__(self) -> None:
         self._waited_for: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()

@@ -1,11 +1,10 @@
-"""One session of a runtime: how it stands, what it asks, and what can be said to it.
+"""One session of a runtime: its state, its questions, and the requests that it takes.
 
-Whatever is asked of a session is carried out in this process, in one step: what `act` has returned is durable, and of a
-request whose process is killed before that, all is stored or nothing. Where another process has the session, where
-other requests come first, or where it may take longer (a pause), it goes through the inbox: there it is durable once it is
-in, and `act` waits until it was carried out or refused. It stays where this process is killed: the next one that serves
-the session carries it out once (it is consumed in the commit of the step that it causes), or refuses it where something
-else was quicker.
+A request is carried out in this process, in one step: it is durable when `act` returns, and if the process is killed
+before that, all of it is stored or nothing. If another process has the session, if other requests come first, or if it
+may take longer (a pause), it goes through the inbox: there it is durable once it is in, and `act` waits until it was
+carried out or refused. It survives the death of this process: the next one that serves the session carries it out once
+(it is consumed in the commit of the step that it causes), or refuses it if another request was faster.
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ from engine.storage.group_commit import Writer
 from engine.storage.store import Store
 
 REPLY_SECONDS = 30.0
-"""How long a living process has to carry a request out."""
+"""Seconds that a living process has to carry out a request."""
 
 OWNED_SECONDS = 15.0
-"""How long a process that has the session is waited for before a request is not carried out here."""
+"""Seconds to wait for the session's owner before a request is not carried out here."""
 
 NewsWait: TypeAlias = Callable[[float], Awaitable[None]]
 """Waits for news, up to so many seconds."""
@@ -65,19 +64,19 @@ class RequestRefused(SaysoError):
 
     @classmethod
     def of(cls, row: InboxRow, otherwise: str | None = None) -> RequestRefused:
-        """The refusal of a request that is done with; `otherwise` is its sentence where the row has none."""
+        """Return the refusal of a finished request; `otherwise` is its sentence if the row has none."""
         result = decode(row.result) if row.result else {}
         message = result.get("message") or otherwise or f"The request was not carried out ({row.outcome})."
         return cls(str(result.get("error") or "refused"), str(message))
 
 
 class Receipt(Struct, frozen=True):
-    """What became of a request: `applied`, or `queued` until a process that serves the session carries it out."""
+    """Result of a request: `applied`, or `queued` until a process that serves the session carries it out."""
 
     key: str
     outcome: str
     there: bool = True
-    """Whether such a process lives."""
+    """True if such a process is alive."""
 
 
 async def receipt_of(
@@ -89,11 +88,11 @@ async def receipt_of(
     news: Callable[[], NewsWait] = lambda: asyncio.sleep,
     here: Callable[[InboxRow], Awaitable[None]] | None = None,
 ) -> Receipt:
-    """Wait so many seconds until the request with this key was carried out, as long as its session is `served`, where that
-    is given; or carry it out `here`, unless another process was quicker to claim the session: then wait for that one.
-    `news` gives what waits until it is time to look again.
+    """Wait so many seconds for the request with this key to be carried out, while its session is `served`, if that is
+    given; or carry it out `here`, unless another process was faster to claim the session: then wait for that one.
+    `news` returns a function that waits until it is time to look again.
 
-    Raises `RequestRefused`, what `here` raises, and storage errors.
+    Raises `RequestRefused`, the errors of `here`, and storage errors.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
@@ -132,14 +131,14 @@ async def carry_out(engine: Engine, request: InboxItem) -> None:
 
 
 def withdraw(store: Store, key: str, now: str) -> None:
-    """Take a request back that nobody has carried out: whoever made it is told that nothing was done."""
+    """Withdraw a request that was not carried out: its author is told that nothing was done."""
     row = store.inbox.row(key)
     if row is not None and row.outcome is None:
         store.consume([Consumed(row.id, "withdrawn")], now)
 
 
 class Session:
-    """A session and its state as it was last read; `refresh`, `rest` and what is said to it read it again."""
+    """A session and its state as last read; `refresh`, `rest` and requests read it again."""
 
     def __init__(
         self,
@@ -149,8 +148,8 @@ class Session:
         news: Callable[[str], NewsWait],
         at_once: Callable[[str, Command], Awaitable[State | None]],
     ) -> None:
-        """`notify` wakes whoever looks at the inbox; `news` gives what waits for the next news of a session from then on;
-        `at_once` carries a request out without the inbox, where that is possible."""
+        """`notify` wakes the reader of the inbox; `news` returns a function that waits for the session's next news from
+        then on; `at_once` carries out a request without the inbox, if possible."""
         self._engine = engine
         self._notify = notify
         self._news = news
@@ -185,9 +184,9 @@ class Session:
         return self
 
     async def rest(self) -> Session:
-        """Return once the session waits for somebody or something, or has ended. Raises what makes it impossible to go on.
+        """Return once the session waits for somebody or something, or has ended. Raises fatal errors.
 
-        A question that is not in front of anybody yet is waited for a moment: its clocks begin then.
+        A question that is not shown yet is waited for briefly: its clocks begin then.
         """
         loop = asyncio.get_running_loop()
         unseen_until = loop.time() + _UNSEEN_SECONDS
@@ -209,7 +208,7 @@ class Session:
             await self._engine.sessions.trusted(self.id)
             await look(_LOOK_SECONDS)
 
-    # --- what can be said to it --------------------------------------------------------------------------------
+    # --- requests ------------------------------------------------------------------------------------------------
 
     async def answer(
         self,
@@ -219,9 +218,9 @@ class Session:
         question: str | None = None,
         reason: str | None = None,
     ) -> Receipt:
-        """Answer a question (the only open one unless `question`, a prompt id, names it): with an option's value or label,
-        a text, or the fields of a form by name. Raises `SeveralPrompts`, `SessionError` where nothing is asked, and
-        `RequestRefused`."""
+        """Answer a question (the only open one unless `question`, a prompt id, names it): with an option's value or
+        label, a text, or the fields of a form by name. Raises `SeveralPrompts`, `SessionError` if there is no question,
+        and `RequestRefused`."""
         await self.refresh()
         asked = self._asked(question)
         return await self.act(
@@ -243,7 +242,7 @@ class Session:
         return found[0]
 
     async def send(self, text: str, *, actor: Actor) -> Receipt:
-        """Steer the session with a message; it answers nothing."""
+        """Steer the session with a message; it answers no question."""
         return await self.act("steer", actor=actor, text=text)
 
     async def resume(self, text: str, *, actor: Actor) -> Receipt:
@@ -251,7 +250,7 @@ class Session:
         return await self.act("resume", actor=actor, text=text)
 
     async def pause(self, *, actor: Actor, reason: str | None = None) -> Receipt:
-        """Pause the session until `resume`; what runs is told to leave."""
+        """Pause the session until `resume`; running nodes are told to leave."""
         return await self.act("pause", actor=actor, reason=reason)
 
     async def abort(self, *, actor: Actor, reason: str | None = None) -> Receipt:

@@ -1,7 +1,7 @@
 """The sessions of a store as one process has them: read, claimed, cached after their release, quarantined.
 
-Only the holder of a claim may write to a session. Nothing is decided here and no event is written: a session is
-loaded as it is stored, loaded again where memory is stale, and quarantined where its records do not verify.
+Only the holder of a claim may write to a session. This module decides nothing and writes no events: a session is loaded
+as it is stored, loaded again if memory is stale, and quarantined if its records do not verify.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ log = logging.getLogger("sayso.engine")
 
 _LEFT = "Session {} was written by a newer release of sayso. It is left as it is, and goes on under that one."
 CACHED_SESSIONS = 256
-"""How many released sessions are cached, so that answers one after the other need no loading."""
+"""Most released sessions in the cache, so that successive answers need no loading."""
 
 
 class Sessions:
-    """The sessions of one store in this process. Whoever writes to one holds its claim and its lock."""
+    """The sessions of one store in this process. Writers of a session hold its claim and its lock."""
 
     def __init__(self, store: Store, writer: Writer, now: Callable[[], str], home: Path) -> None:
         self.store = store
@@ -79,11 +79,11 @@ class Sessions:
         self.now = now
         self.home = home
         self.on_quarantine: Callable[[Head, str | None], Sequence[Row]] = lambda head, lacks: ()
-        """What to show when a session is quarantined; for one that is sound, with what it lacks here."""
+        """Returns the rows to show when a session is quarantined; for a sound one, with what is missing here."""
         self.on_newer: Callable[[Head], Sequence[Row]] = lambda head: ()
-        """What to show when a session is left to a newer release."""
+        """Returns the rows to show when a session is left to a newer release."""
         self.repairs: Callable[[State, Derived], Sequence[Row]] = repairs
-        """The rows that make what is stored beside a journal what that says."""
+        """Returns the rows that bring the stored rows beside a journal in line with it."""
         self.intents: Callable[[State], Sequence[PutOutbox]] = undelivered
         """The outbox rows that a session waits for."""
         self.files: SharedFiles | None = None
@@ -103,7 +103,7 @@ class Sessions:
     # --- reading ------------------------------------------------------------------------------------------------
 
     async def state(self, session_id: str) -> State:
-        """The state as it is stored, without claiming the session."""
+        """Return the stored state, without claiming the session."""
         live = self.active.get(session_id)
         if live is not None and live.claimed and live.state.seq:
             return live.state
@@ -118,21 +118,21 @@ class Sessions:
         return state
 
     async def head(self, session_id: str) -> Head:
-        """Where a session stands. Raises `UnknownSession`."""
+        """Return the head of a session. Raises `UnknownSession`."""
         head = await self.writer.call(self.store.sessions.head, session_id)
         if head is None:
             raise UnknownSession(f"There is no session {session_id}.")
         return head
 
     async def trusted(self, session_id: str) -> Head:
-        """Where a session stands, for whoever waits for it to move. Raises `UnknownSession`, `SessionQuarantined`."""
+        """Return the head of a session that is not quarantined. Raises `UnknownSession`, `SessionQuarantined`."""
         head = await self.head(session_id)
         if head.quarantined is not None:
             raise SessionQuarantined(f"Session {session_id} is set aside: {head.quarantined}.")
         return head
 
     async def journal(self, session_id: str) -> list[Event]:
-        """All events of a session, verified."""
+        """Return all events of a session, verified."""
         rows = await self.writer.call(lambda: list(self.store.sessions.journal(session_id)))
         return [decode_event(row) for row in rows]
 
@@ -161,7 +161,7 @@ class Sessions:
         return kept_digests(session_folder(self.home, session_id))
 
     async def parked(self, session_id: str) -> State:
-        """Return as soon as nothing in this process works for the session (it waits, has ended, or was given up)."""
+        """Return as soon as this process has no work for the session (it waits, has ended, or was given up)."""
         released: State | None = None
         while (live := self.active.get(session_id)) is not None and self._poison is None:
             await live.parked.wait()
@@ -174,11 +174,11 @@ class Sessions:
         return await self.state(session_id)
 
     def at_work(self, session_id: str) -> bool:
-        """Whether something in this process works for a session now."""
+        """True if this process is working for a session now."""
         return session_id in self.active
 
     def known(self, session_id: str) -> bool:
-        """Whether this process works for a session, or did so last: then its work is ours to do."""
+        """True if this process holds the session's claim or held it last."""
         cached = self._cached.get(session_id)
         return session_id in self.active or (cached is not None and not cached.found)
 
@@ -198,7 +198,7 @@ class Sessions:
         return state
 
     async def flow(self, digest: str) -> Flow:
-        """The flow that is stored under this digest. Where its text has to be read, its form is kept for the next process."""
+        """Return the flow stored under this digest. If its text has to be read, its form is kept for the next process."""
         if digest not in self._flows:
             flow, was_read = await self.writer.call(stored_flow, self.store, digest)
             if flow.absent:
@@ -209,7 +209,7 @@ class Sessions:
                     await self.writer.call(self.store.flows.keep_form, form)
         return self._flows[digest]
 
-    # --- who works for a session ---------------------------------------------------------------------------------
+    # --- claims --------------------------------------------------------------------------------------------------
 
     def add_flow(self, flow: Flow) -> FlowForm | None:
         """Cache a flow that was not read from the store; its form, unless it was cached already."""
@@ -237,8 +237,8 @@ class Sessions:
 
     @contextlib.asynccontextmanager
     async def created(self, session_id: str, flow: Flow) -> AsyncIterator[ActiveSession]:
-        """Work for a session that the store gets meanwhile, claimed from its first event on. Where that fails nothing
-        stays claimed."""
+        """Work for a session that the store gets meanwhile, claimed from its first event on. If that fails, the claim
+        is dropped."""
         self.active[session_id] = ActiveSession(session_id, claimed=True, epoch=1, flow=flow)
         async with self.using(session_id) as live:
             try:
@@ -249,7 +249,7 @@ class Sessions:
                 raise
 
     def forget(self, live: ActiveSession) -> None:
-        """Drop a session from memory once nothing works for it."""
+        """Drop a session from memory once it has no work."""
         if live.users or live.tasks or (live.claimed and not live.stale):
             return
         if self.active.get(live.session_id) is live:
@@ -257,7 +257,7 @@ class Sessions:
             live.parked.set()
 
     def poisoned(self, error: BaseException) -> None:
-        """An outcome could not be recorded: memory counts for nothing, and whoever waits gets the error."""
+        """Mark memory as invalid after an outcome could not be recorded; waiting code gets the error."""
         self._poison = error
         for live in self.active.values():
             live.parked.set()
@@ -265,9 +265,9 @@ class Sessions:
     # --- claiming -----------------------------------------------------------------------------------------------
 
     async def claim(self, live: ActiveSession) -> None:
-        """Bring memory up to date with the store. The claim itself is written by the commit of the next step, which fails
-        with `Overtaken` if another process comes first, so nothing needs to be stored before it. A session whose
-        flow has a node type that cannot be used here is quarantined."""
+        """Bring memory up to date with the store. The claim itself is written by the commit of the next step, which
+        fails with `Overtaken` if another process comes first, so nothing needs to be stored before it. A session whose
+        flow has an unavailable node type is quarantined."""
         if live.session_id in self._newer:
             raise SchemaTooNew(_LEFT.format(live.session_id))
         try:
@@ -321,8 +321,8 @@ class Sessions:
         live.claimed, live.fresh, live.stale = True, True, False
 
     async def _compare(self, session_id: str, epoch: int, state: State, derived: Derived) -> None:
-        """Write the rows of a session anew that are not what its journal says: somebody deleted or changed them. One that lost
-        its lock to another is set aside."""
+        """Rewrite rows of a session that differ from its journal, because they were deleted or changed. A session that
+        lost its lock to another is quarantined."""
         rows = [*self.repairs(state, derived), *await self._lost_intents(state)]
         if not rows:
             return
@@ -361,7 +361,7 @@ class Sessions:
         return await self.writer.call(self.store.locks.rows, name)
 
     def _put_back(self, session_id: str) -> None:
-        """Give a session that holds a lock its place back, whoever runs it. On the thread of the store."""
+        """Give a session that holds a lock its place back, whichever process runs it. On the thread of the store."""
         head = self.store.sessions.head(session_id)
         if head is None or head.quarantined is not None:
             return  # a person may have taken its lock
@@ -374,7 +374,7 @@ class Sessions:
             self.store.consume((), self.now(), places)
 
     async def give_back(self, live: ActiveSession) -> CommitResult:
-        """Drop a claim under which there is nothing to store: a conflict where memory was behind the store."""
+        """Drop a claim that has nothing to store: a conflict if memory was behind the store."""
         live.claimed = live.fresh = False
         with contextlib.suppress(Corrupt):  # the next claim says so
             head = await self.writer.call(self.store.sessions.head, live.session_id)
@@ -399,16 +399,16 @@ class Sessions:
         self._keep(live.session_id, Cached(live.epoch, live.state, live.snapshot_bytes, live.tail_bytes))
 
     def _keep(self, session_id: str, cached: Cached) -> None:
-        """Nobody writes without claiming, and a claim raises the epoch: while that is the same, what is cached is what is
-        stored."""
+        """Cache a session. Writing requires a claim, which raises the epoch: while that is the same, the cache equals
+        the store."""
         self._cached[session_id] = cached
-        # What was only read is the first to go.
+        # Sessions that were only read go first.
         self._cached.move_to_end(session_id, last=not cached.found)
         while len(self._cached) > CACHED_SESSIONS:
             self._cached.popitem(last=False)
 
     def step_stored(self, live: ActiveSession) -> None:
-        """A step was stored: what is in memory is what is stored."""
+        """Note that a step was stored: memory equals the store."""
         self._stale.discard(live.session_id)
 
     async def quarantine(self, session_id: str, reason: str, cause: Exception | None = None) -> None:
@@ -427,8 +427,8 @@ class Sessions:
         raise SessionQuarantined(f"Session {session_id} was set aside: {reason}.") from cause
 
     async def _release_to_newer(self, live: ActiveSession, error: SchemaTooNew) -> None:
-        """Leave a session to a newer release, and say so once; its records stay as they are. Beside other servers, which may
-        be of that release, nothing is written and nobody is told."""
+        """Leave a session to a newer release, and report it once; its records stay unchanged. Beside other servers,
+        which may be of that release, nothing is written or reported."""
         self._newer.add(live.session_id)
         self._stale.discard(live.session_id)
         log.warning("%s is left as it is, for a newer release: %s", live.session_id, error)
@@ -449,13 +449,13 @@ class Sessions:
         check_stored(await self.writer.commit(given_up))
 
     def mark_stale(self, live: ActiveSession) -> None:
-        """Whether the last step was stored is not known: the session is loaded again before the next."""
+        """Note that the result of the last commit is unknown: the session is loaded again before the next step."""
         live.stale = True
         self._cached.pop(live.session_id, None)
         self._stale.add(live.session_id)
 
     def permit(self, live: ActiveSession) -> WorkPermit:
-        """What a node of the session that is launched now asks before its effects."""
+        """Return the permit that a node of the session launched now asks before its effects."""
         session_id, claim = live.session_id, (live.epoch, self.owner, None)
 
         async def ours() -> bool:
@@ -478,17 +478,17 @@ class Sessions:
             self.lose(live)
 
     def lose(self, live: ActiveSession) -> None:
-        """Another owner has the session: stop its work here at once, write nothing."""
+        """Stop all work on a session that another owner has; write nothing."""
         live.claimed = False
         self._cached.pop(live.session_id, None)
         live.stop_all()
 
 
 def _stands(head: Head | None, epoch: int, seq: int) -> bool:
-    """Whether a session is stored at this place."""
+    """True if the session is stored at this epoch and event, and not quarantined."""
     return head is not None and (head.epoch, head.seq, head.quarantined) == (epoch, seq, None)
 
 
 def _sizes(loaded: Loaded) -> tuple[int, int]:
-    """How many bytes the snapshot has, and the events after it."""
+    """Return the bytes of the snapshot, and of the events after it."""
     return len(loaded.snapshot or b""), sum(map(len, loaded.events))

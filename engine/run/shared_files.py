@@ -1,12 +1,12 @@
-"""Files of sessions on several machines: what a session's folder has is in blobs, and its folder here is a copy.
+"""Files of sessions on several machines: the content of a session's folder is in blobs, and its folder here is a copy.
 
-A *manifest* lists the folder and what is kept beside it, each file by its digest. It is a blob itself; a row names the
-one that holds, and moves in the commit that says that a node ended. Blobs are put before that commit, so a crash leaves
-one that nothing names, and never a name without its blob. Whoever runs a node of a session that another process has
-worked for makes the folder as the row has it. What an interrupted node left is there no more.
+A *manifest* lists the folder and the files kept beside it, each by its digest. It is a blob itself; a row names the
+current one, and moves in the commit with a node's end. Blobs are put before that commit, so a crash leaves an
+unreferenced blob, and never a reference without its blob. Before it runs a node of a session that another process has
+worked for, a process makes the folder as the row describes it. Files that an interrupted node left are gone.
 
-A file that came with an answer is put with that answer. Such files have names of their own, and stay in a folder that is
-made anew: the answer may be on its way.
+A file that came with an answer is put with that answer. Such files have names of their own, and survive when a folder
+is made anew: the answer may be on its way.
 """
 
 from __future__ import annotations
@@ -57,23 +57,23 @@ _INCOMING = "files"
 
 
 class _Copy(Struct):
-    """A folder here: what was last put of it or made in it, under which claim."""
+    """A local folder: its content when last put or made, and the claim at that time."""
 
     epoch: int
     digest: str | None = None
-    """That of the manifest; None where nothing was put of the session ever."""
+    """Digest of the manifest; None if the session has none yet."""
     work: Tree = field(default_factory=dict)
     kept: Tree = field(default_factory=dict)
     seen: tuple[Seen, Seen] = field(default_factory=lambda: ({}, {}))
 
     def digests(self) -> set[str]:
-        """Of all its files."""
+        """Return the digests of all its files."""
         trees = *self.work.values(), *self.kept.values()
         return {entry.digest for entry in trees if isinstance(entry, File)}
 
 
 class SharedFiles:
-    """The folders of this process's sessions, as copies of blobs. Methods that take an epoch are for who has that claim."""
+    """The folders of this process's sessions, as copies of blobs. Methods that take an epoch require that claim."""
 
     def __init__(self, blobs: Blobs, writer: Writer, home: Path) -> None:
         self._blobs, self._writer, self._home = blobs, writer, home
@@ -81,24 +81,24 @@ class SharedFiles:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._few = asyncio.Semaphore(_AT_ONCE)
 
-    # --- for who works for a session -------------------------------------------------------------------------
+    # --- for the session's owner -----------------------------------------------------------------------------
 
     async def ready(self, session_id: str, epoch: int) -> None:
-        """Make the folder what it was when the last node ended, wherever that was. Raises `StorageError` and
+        """Restore the folder to its state when the last node ended, on any machine. Raises `StorageError` and
         `BlobLost`."""
         async with self._of(session_id):
             await self._current(session_id, epoch)
 
     async def put_early(self, session_id: str, epoch: int) -> None:
-        """Put what changed while others may go on with the session. Raises `StorageError`."""
+        """Put changes while others may continue the session. Raises `StorageError`."""
         async with self._of(session_id):
             copy = self._copies.get(session_id)
             if copy is not None and copy.epoch == epoch:
                 await self._put(session_id, copy)
 
     async def rows(self, session_id: str, epoch: int) -> Sequence[KeptRow]:
-        """Put what changed; the row that names it, for the commit that says so: none where what the row names is lost,
-        which may be found again. Raises `StorageError`."""
+        """Put changes and return the row that names them, for the commit; empty if a blob named by the current row is
+        lost, which may be found again. Raises `StorageError`."""
         async with self._of(session_id):
             try:
                 copy = await self._current(session_id, epoch)
@@ -112,11 +112,11 @@ class SharedFiles:
             rev = 1 if stored is None else stored.rev + 1
             return (KeptRow(row_id(session_id), KIND, session_id, rev, _NEVER, copy.digest.encode()),)
 
-    # --- for who only looks ------------------------------------------------------------------------------------
+    # --- for readers -------------------------------------------------------------------------------------------
 
     async def read(self, session_id: str, path: str, most: int) -> bytes | None:
-        """A file as it was when the last node ended; None where nothing was put of the session. Raises `FileRefused`,
-        `StorageError` and `BlobLost`."""
+        """Return a file as it was when the last node ended; None if nothing was put for the session. Raises
+        `FileRefused`, `StorageError` and `BlobLost`."""
         manifest = await self._manifest(session_id)
         if manifest is None:
             return None
@@ -129,15 +129,15 @@ class SharedFiles:
         return await self._bytes(session_id, entry.digest)
 
     async def bring_kept(self, session_id: str) -> None:
-        """Bring what is kept beside the session's folder here. Raises `StorageError` and `BlobLost`."""
+        """Fetch the files kept beside the session's folder. Raises `StorageError` and `BlobLost`."""
         async with self._of(session_id):
             if (manifest := await self._manifest(session_id)) is not None:
                 await self._bring(session_id, session_id, manifest[1])
 
     @asynccontextmanager
     async def copied(self, session_id: str, fork_id: str) -> AsyncIterator[bool]:
-        """A copy of a session's files for its fork, taken away again where what is done with it fails; whether
-        there is one. Raises `StorageError` and `BlobLost`."""
+        """Copy a session's files for its fork; the copy is removed again if the body fails. Yields True if there is
+        one. Raises `StorageError` and `BlobLost`."""
         manifest = await self._manifest(session_id)
         if manifest is None:
             yield False
@@ -155,7 +155,7 @@ class SharedFiles:
 
     @asynccontextmanager
     async def _of(self, session_id: str) -> AsyncIterator[None]:
-        """One at a time, and what the disk refuses as an error of the store: it may pass."""
+        """Work on one session at a time, turning errors of the disk into transient errors of the store."""
         lock = self._locks.setdefault(session_id, asyncio.Lock())
         try:
             async with lock:
@@ -182,7 +182,7 @@ class SharedFiles:
         return found.getvalue()
 
     async def _current(self, session_id: str, epoch: int) -> _Copy:
-        """The folder as the row has it, for who has this claim: nobody else moves the row meanwhile."""
+        """Return the folder as the row has it, for the holder of this claim: nobody else moves the row meanwhile."""
         copy = self._copies.get(session_id)
         if copy is None or copy.epoch != epoch:
             row = await self._stored(session_id)
@@ -202,7 +202,7 @@ class SharedFiles:
         return copy
 
     async def _put(self, session_id: str, copy: _Copy) -> None:
-        """Put what changed since, and the manifest."""
+        """Put changed files, and the manifest."""
         folder = session_folder(self._home, session_id)
         there, trees = copy.digests(), list[Tree]()
         for root, seen in zip((folder, kept_folder(folder)), copy.seen, strict=True):
@@ -214,7 +214,7 @@ class SharedFiles:
             fresh = [(path, entry) for path, entry in files if entry.digest not in there]
             put = await asyncio.gather(*(self._put_one(session_id, root, path) for path, _ in fresh))
             for (path, entry), digest in zip(fresh, put, strict=True):
-                # A program may have gone on with it since it was looked at.
+                # A program may have changed it since it was read.
                 tree[path] = entry._replace(digest=digest)
             trees.append(tree)
         work, kept = trees
@@ -231,7 +231,7 @@ class SharedFiles:
     # --- folders -----------------------------------------------------------------------------------------------
 
     async def _make(self, session_id: str, source: str, work: Tree, kept: Tree) -> None:
-        """Make the folder of a session what manifests of `source` have."""
+        """Make the folder of a session from manifests of `source`."""
         folder = session_folder(self._home, session_id)
         await self._bring(session_id, source, kept)
         here = await asyncio.to_thread(tree_of, folder, {})
@@ -271,7 +271,7 @@ def row_id(session_id: str) -> str:
 
 
 def _swapped(folder: Path, fresh: Path, tree: Tree) -> None:
-    """Put a folder in the place of another one, whose name it gets."""
+    """Replace a folder with another one, which takes its name."""
     finish(fresh, tree)
     old = Path(mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
     folder.rename(old)

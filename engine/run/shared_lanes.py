@@ -1,8 +1,8 @@
-"""The inbox of a store that several processes serve: a lane is worked on by whoever owns it (`engine.storage.lanes`).
+"""The inbox of a store that several processes serve: a lane is handled by its owner (`engine.storage.lanes`).
 
-A lane is kept while this process works for a session of it. Whatever arrives meanwhile wakes it; at the end it is let go, until
-the next timer. Ids of rows say nothing here: a process may die with rows in hand, and others look again. Nothing rests on a
-wake-up: each process looks twice a second.
+A lane is kept while this process works for a session of it. New arrivals wake it; at the end it is released, until the
+next timer. Ids of rows have no meaning here: a process may die with rows in hand, and others look again. Correctness
+does not depend on wake-ups: each process looks twice a second.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from engine.run.executor import ActiveSession
 from engine.storage.lanes import Lane
 
 LOOK_SECONDS = 0.5
-"""How often lanes are looked for although nothing woke us."""
+"""Seconds between searches for lanes without a wake-up."""
 FORGOTTEN_SECONDS = 15.0
-"""How often it is looked for lanes that should have been woken."""
+"""Seconds between searches for lanes that should have been woken."""
 BACKOFF_SECONDS = (0.5, 1.0, 2.0, 5.0)
-"""For how long a lane is left to others in which there is something for them: longer each time."""
+"""Seconds for which a lane with work for others is left to them: longer each time."""
 MOST_LANES = 100
-"""How many lanes one process works on at once; the others are there for it too."""
+"""Most lanes that one process handles at once; the rest is left to the others."""
 AT_ONCE = 8
-"""How many lanes are taken in one go."""
+"""Most lanes taken at once."""
 
 
 class Held(Struct):
@@ -40,9 +40,9 @@ class Held(Struct):
     left: set[int] = field(default_factory=set)
     """The rows that were open at the last look and are for others."""
     after: float | None = None
-    """After how many seconds it is to be looked at again."""
+    """Seconds after which to look at it again."""
     theirs: bool = False
-    """Whether what there is to do is for other processes."""
+    """True if its work is for other processes."""
     lost: bool = False
 
 
@@ -57,8 +57,8 @@ class SharedLanes:
         look: Callable[[], None],
         only: str | None,
     ) -> None:
-        """`begin` starts the work on a lane; `look` is called when it is time to look again. With `only` the lane of that
-        session is worked on, and no other."""
+        """`begin` starts the work on a lane; `look` is called when it is time to look again. With `only`, just the lane
+        of that session is handled."""
         self._store, self._call, self._active = engine.store, engine.writer.call, engine.sessions.active
         self._kinds, self._begin, self._look_soon, self._only = kinds, begin, look, only
         self._held: dict[str, Held] = {}
@@ -94,13 +94,13 @@ class SharedLanes:
             self._look_soon()
 
     async def look_for_forgotten(self, now: str) -> None:
-        """Now and then, wake lanes that nobody woke."""
+        """Occasionally wake lanes whose wake-up was lost."""
         if asyncio.get_running_loop().time() - self._forgotten > FORGOTTEN_SECONDS:
             await self._call(self._store.lanes.wake_forgotten, now, FORGOTTEN_SECONDS)
             self._forgotten = asyncio.get_running_loop().time()
 
     async def rows(self, lane: str) -> list[InboxRow]:
-        """The rows of a lane that are to be handled, as they are now; none where another process has it by now."""
+        """Return the current rows of a lane; empty if another process has taken it."""
         held = self._held[lane]
         held.lost = not await self._call(self._store.lanes.mine, held.lane)
         if held.lost:
@@ -121,7 +121,7 @@ class SharedLanes:
         held.after = seconds if held.after is None else min(seconds, held.after)
 
     def heard(self, lane: str) -> None:
-        """All of a lane is going to be looked at."""
+        """Reset the wake-ups of a lane, all of which is about to be looked at."""
         held = self._held[lane]
         held.woken.clear()
         held.after = None
@@ -131,12 +131,12 @@ class SharedLanes:
         return [one for one in session_ids if await self._call(self._store.lanes.of, one) == lane]
 
     def for_others(self, lane: str) -> None:
-        """What there is to do in a lane is not for this process."""
+        """Mark a lane's work as meant for other processes."""
         self._held[lane].theirs = True
 
     async def stays(self, lane: str) -> bool:
-        """Wait while a session of the lane is worked for here, until something arrives or it rests. True if the lane is to be
-        looked at again."""
+        """Wait while this process works for a session of the lane, until something arrives or it rests. True if the
+        lane is to be looked at again."""
         held = self._held[lane]
         if held.lost:
             return False
@@ -166,7 +166,7 @@ class SharedLanes:
             held.woken.set()
 
     async def leave(self, lane: str, *, elsewhere: bool = False) -> None:
-        """Work on a lane is over; `elsewhere`: its session is run by another process."""
+        """End the work on a lane; `elsewhere`: its session is run by another process."""
         held = self._held.pop(lane)
         times = self._avoided.pop(lane, (0.0, 0))[1]
         seconds = FORGOTTEN_SECONDS if held.theirs else BACKOFF_SECONDS[min(times, len(BACKOFF_SECONDS) - 1)]

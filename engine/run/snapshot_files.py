@@ -23,7 +23,7 @@ from engine.storage.group_commit import Writer
 log = logging.getLogger("sayso.engine")
 
 _KNOWN = 256
-"""Files of which it is known how they were left; that of any other session is written whole at its next pause."""
+"""Most files whose last form is remembered; any other is written whole at its session's next pause."""
 
 
 class SnapshotFiles:
@@ -33,7 +33,7 @@ class SnapshotFiles:
         self._directory = directory
 
     def path(self, session_id: str) -> Path:
-        """Where the file of a session stands."""
+        """Return the path of a session's file."""
         return self._directory / f"{quote(session_id, safe='')}.json"
 
     def write(self, session_id: str, data: bytes) -> None:
@@ -54,7 +54,7 @@ class SnapshotFiles:
         self._sync()
 
     def append(self, session_id: str, line: bytes, size: int) -> int | None:
-        """Add a line to the file that is as long as `size`, durably: how long it is then, or None where it is not there or
+        """Add a line durably to a file of length `size`; returns the new length, or None if the file is missing or of
         another length. Raises `OSError`."""
         try:
             descriptor = os.open(self.path(session_id), os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
@@ -75,15 +75,14 @@ class SnapshotFiles:
         return sorted(map(unquote, names))
 
     def remove(self, session_id: str) -> None:
-        """Remove the file of a session that has ended, and what processes that died left of it; no error when there
-        is none."""
+        """Remove the file of an ended session, and temporary files of processes that died; no error without one."""
         target = self.path(session_id)
         target.unlink(missing_ok=True)
         for temporary in self._directory.glob(f"{target.name.removesuffix('.json')}.*.tmp"):
             temporary.unlink(missing_ok=True)
 
     def age(self, session_id: str) -> float:
-        """How many seconds ago the file of a session was written; what has no whole file is of no age."""
+        """Return the seconds since a session's file was written; 0 if there is no whole file."""
         try:
             return time.time() - self.path(session_id).stat().st_mtime
         except FileNotFoundError:
@@ -107,13 +106,13 @@ class _Copy(NamedTuple):
     shown: frozenset[str]
     """The digests of the files in it."""
     events: list[bytes]
-    """What came since."""
+    """Events since then."""
 
 
 class Copies:
-    """Keeps the snapshot directory in step with a store's sessions. A file is a copy: failing to write one fails
-    nothing else. It is written whole at first, and when a conversation has shown a model another file; else it gets a line
-    for each pause, whose cost is that of what came since."""
+    """Keeps the snapshot directory in step with a store's sessions. A file is a copy: failing to write one has no other
+    effect. It is written whole at first, and when a conversation has shown a model another file; else it gets a line
+    for each pause, whose cost depends only on the new events."""
 
     def __init__(
         self,
@@ -147,7 +146,7 @@ class Copies:
             self._left.popitem(last=False)
 
     async def _added(self, state: State) -> _Copy | None:
-        """A line more for the file that is there; None where it is not as it was left."""
+        """Add a line to the existing file; returns None if it has changed."""
         left = self._left.get(state.session_id)
         if left is None or left.flow_digest != state.flow_digest:
             return None
@@ -169,8 +168,8 @@ class Copies:
         return _Copy(state.seq, state.flow_digest, file["mac"], len(data), shown, [])
 
     async def tidy(self, orphan_seconds: float | None = None) -> None:
-        """Remove the files of sessions that have ended: a crash came between their end and their file's. With
-        `orphan_seconds` also those of sessions that this store does not have, once nobody wrote them for so long."""
+        """Remove the files of ended sessions, which a crash may have left. With `orphan_seconds` also those of unknown
+        sessions, if they are older than that."""
         try:
             for session_id in await asyncio.to_thread(self._files.sessions):
                 head = await self._writer.call(self._writer.store.sessions.head, session_id)

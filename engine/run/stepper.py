@@ -1,9 +1,9 @@
-"""Takes steps: decide → commit → launch. It performs what is due, and decides nothing.
+"""Takes steps: decide → commit → launch. It performs due work, and decides nothing.
 
 Every command for a session ends in `Stepper.step`: `decide` → `decide(Begin)` → one commit → launch. `Stepper.apply`
-claims and loads the session first, where that is needed. What follows from events (prompts, timers, intents to show something) is computed by pure
-extensions and written in that same commit. A session that nothing in this process works for is released and dropped
-from memory: a paused session costs none.
+claims and loads the session first if needed. Rows that follow from events (prompts, timers, intents) are computed by
+pure extensions and written in that same commit. A session without work in this process is released and dropped from
+memory: a paused session costs none.
 """
 
 from __future__ import annotations
@@ -106,14 +106,14 @@ class Stepper:
         self.on_poisoned: Callable[[BaseException], None] = lambda error: None
         """Told when an outcome could not be recorded: memory can no longer be trusted, the process must end."""
         self.draining = False
-        """A shutdown was asked for: nothing new begins."""
+        """True once a shutdown was requested: nothing new begins."""
         self.patient = True
         """Outcomes that the store refuses are tried again."""
         self._watch = watch
         self.agents = agents or AgentFacts()
         self.manager_of: Callable[[str], str | None] = no_manager
-        """Who manages whom; set by whoever knows."""
-        # What a flow says with its next node stands below what follows from the last one.
+        """Returns the manager of a person."""
+        # Messages of the next node come after those that follow from the last one.
         all_extensions: list[Extension] = [timer_rows, lock_rows, *extensions, deliveries]
         self._extensions = [(getattr(one, "about", ()), one) for one in all_extensions]
         self._observers: list[tuple[EventTypes, Observer]] = []
@@ -123,7 +123,7 @@ class Stepper:
         """The folders of sessions, where several machines share them."""
 
     def clock_jumped(self) -> bool:
-        """Look at the clock: whether it was put forward and nothing is over by it yet."""
+        """Look at the clock; True if it was put forward and nothing expires by it yet."""
         return self._watch is not None and self._watch.jumped(self.now())
 
     def subscribe(self, subscriber: Subscriber, *about: type[Event]) -> Callable[[], None]:
@@ -131,7 +131,7 @@ class Stepper:
         return self.observe(lambda before, after, events: subscriber(after, events), *about)
 
     def observe(self, observer: Observer, *about: type[Event]) -> Callable[[], None]:
-        """As `subscribe`, and be told of the state before the step too."""
+        """Subscribe an observer that also gets the state before the step."""
         entry = (about, observer)
         self._observers.append(entry)
         return lambda: self._observers.remove(entry)
@@ -141,17 +141,17 @@ class Stepper:
     async def apply(
         self, session_id: str, command: Command | None, *, consumed: Sequence[Consumed] = ()
     ) -> State:
-        """Carry out one command: durable when this returns. `None` only claims the session and goes on with it.
+        """Carry out one command, durably. `None` only claims the session and continues it.
 
-        Raises `UnknownSession`, `Owned` (another process has it), `SessionQuarantined`, and what `decide` raises.
+        Raises `UnknownSession`, `Owned` (another process has it), `SessionQuarantined`, and the errors of `decide`.
         """
         async with self.sessions.using(session_id) as live:
             await self.sessions.claim(live)
             return await self.step(live, command, consumed)
 
     async def verified_state(self, session_id: str) -> State:
-        """The state as it is stored; a session whose records do not verify is quarantined, one of a newer release is
-        left to it, and its thread is told. Raises `SessionQuarantined` or `SchemaTooNew` then, and `UnknownSession`."""
+        """Return the stored state; a session whose records do not verify is quarantined, one of a newer release is left
+        to it, and its thread is told. Raises `SessionQuarantined` or `SchemaTooNew` then, and `UnknownSession`."""
         try:
             return await self.sessions.state(session_id)
         except (Corrupt, MalformedJournal, SchemaTooNew):
@@ -181,7 +181,7 @@ class Stepper:
             if refusal is not None and isinstance(result, Stored):
                 raise refusal
             if result is None:
-                # The session's folder may have changed: a node ended, or files came with what people said.
+                # The session's folder may have changed: a node ended, or files came with a message.
                 ended = isinstance(command, NodeDone | NodeBroke | NodeCut)
                 files = not refusal and (ended or bool(getattr(command, "files", None)))
                 result = await self.commit(live, events, after, () if refusal else consumed, new, files=files)
@@ -201,9 +201,9 @@ class Stepper:
         return live.state
 
     async def left_as_found(self, live: ActiveSession) -> CommitResult | None:
-        """Give a session back that was claimed only to refuse something; None where this process works for it already.
-        Who was refused may be a process that ends then: what a crash left behind is not begun by it, to be cut at once,
-        but by whoever claims the session to go on with it."""
+        """Give back a session that was claimed only to refuse a request; None if this process works for it already. The
+        refused process may be about to end: it must not begin the work that a crash left behind, only to cut it at
+        once; the next process that claims the session continues it."""
         if not (live.fresh and live.found) or live.session_id in self.sessions.stale():
             return None
         return await self.sessions.give_back(live)
@@ -232,7 +232,7 @@ class Stepper:
         return Facts(now, live.epoch, self.entropy(), self.policy, agents, live.pausing, people, jumped, kept)
 
     async def _look_at_grants(self, live: ActiveSession) -> None:
-        """Read which calls are always allowed where the session lives, where it may use them or has given some."""
+        """Read the grants that apply at the session's place, if it may use them or has given some."""
         live.grants = ()
         given = any(grant.wide for grant in live.state.grants.values())
         if live.flow is not None and (live.flow.allows_wide or given) and live.state.thread:
@@ -242,11 +242,11 @@ class Stepper:
     def _decide(
         self, live: ActiveSession, command: Command | None
     ) -> tuple[list[Event], State, SaysoError | None]:
-        """The events of a step: what the claim, the command and the work that is due make true, in this order."""
+        """Return the events of a step, from the claim, the command and the due work, in this order."""
         assert live.flow is not None
         live.step = step = Step(live.flow, live.state, self.facts(live), KINDS, live.step)
         refusal: SaysoError | None = None
-        # Where nothing ran when the session was left, a claim changes nothing.
+        # If nothing ran when the session was left, a claim changes nothing.
         commands: list[Command] = [Claimed()] if live.fresh and live.state.launched else []
         if command is not None:
             commands.append(command)
@@ -267,8 +267,8 @@ class Stepper:
     async def _with_lock(
         self, live: ActiveSession, events: list[Event], after: State
     ) -> tuple[list[Event], State]:
-        """The step of a session that waits for its lock, with what the store says about the queue. The commit checks
-        it: what is read here may have changed by then."""
+        """Add the state of the lock's queue to the step of a session that waits for it. The commit checks it, as it may
+        have changed by then."""
         assert live.flow is not None
         assert after.lock is not None
         if self.draining:
@@ -297,8 +297,8 @@ class Stepper:
         *,
         files: bool = False,
     ) -> CommitResult:
-        """Store a step, or nothing of it; then tell, and launch what was begun. With `files` the session's folder may have
-        changed."""
+        """Store a step, or nothing of it; then notify, and launch its begun nodes. With `files` the session's folder
+        may have changed."""
         assert live.flow is not None
         idle = not after.launched and (self.draining or live.pausing or not _due(live, after))
         live.generation = self.sessions.store.generation()
@@ -352,7 +352,7 @@ class Stepper:
         idle: bool,
         manifest: Sequence[Row] = (),
     ) -> Commit | None:
-        """A step with all that follows from it, or None when there is nothing to store."""
+        """Return a step with all its rows, or None if there is nothing to store."""
         before = live.state
         rows = [
             row
@@ -418,7 +418,7 @@ class Stepper:
             log.warning("%s: an outcome was dropped: %s", live.session_id, error)
 
     def _poisoned(self, error: BaseException) -> None:
-        """An outcome could not be recorded: whoever waits gets the error, and the process has to end."""
+        """Stop the process after an outcome could not be recorded; waiting code gets the error."""
         self.sessions.poisoned(error)
         self.on_poisoned(error)
 
@@ -426,7 +426,7 @@ class Stepper:
 Observer: TypeAlias = Callable[[State, State, Sequence[Event]], None]
 """Told about the state before a step, that after it, and the events, after the commit."""
 EventTypes: TypeAlias = tuple[type[Event], ...]
-"""Types of events; an empty tuple stands for all."""
+"""Types of events; an empty tuple means all."""
 
 
 def _concern(events: Sequence[Event], about: EventTypes) -> bool:
@@ -434,7 +434,7 @@ def _concern(events: Sequence[Event], about: EventTypes) -> bool:
 
 
 def _due(live: ActiveSession, state: State) -> list[Work]:
-    """What may start then: the step that ended there has looked at it as a rule."""
+    """Return the work that may start, usually known from the step that ended there."""
     assert live.flow is not None
     step = live.step
     known = step is not None and step.state is state and step.flow is live.flow
@@ -442,14 +442,14 @@ def _due(live: ActiveSession, state: State) -> list[Work]:
 
 
 def _paused(after: State, events: Sequence[Event]) -> bool:
-    """Whether the session stands still after these events."""
+    """True if the session is paused after these events."""
     return any(event.type == "flow:paused" for event in events) and after.phase in ("waiting", "held")
 
 
 def _snapshot(live: ActiveSession, after: State, stored: Sequence[bytes]) -> bytes | None:
-    """Every commit after which a session is paused has its snapshot, so that an answer reads no history; it is deleted at
-    the end. One that runs gets another when the events since the last take twice as much: so a step costs the same
-    however long the history is, and what is killed before it pauses is read from there."""
+    """Return the snapshot for a commit, or None. Every pause has one, so that an answer reads no history; the end
+    deletes it. A running session gets one when the events since the last take twice as much: so the cost of a step does
+    not grow with the history, and a session killed before it pauses is read from there."""
     if after.ended:
         return b""
     tail = live.tail_bytes + sum(map(len, stored))

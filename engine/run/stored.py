@@ -1,4 +1,4 @@
-"""A session as it is stored, for whoever only looks: that takes no event loop, and no engine."""
+"""A stored session for readers, without an event loop or an engine."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from engine.language import timestamps
 from engine.storage.store import Store
 
 _READERS = ("flow", "flow.checks", "forms", "language", "nodes.types", "types")
-"""The rooms that say what a text of a flow means."""
+"""Rooms that define the meaning of a flow's text."""
 
 
 def utc_now() -> str:
-    """Now, as it is stored."""
+    """Return the current time in its stored form."""
     return timestamps.to_text(datetime.now(UTC))
 
 
 def stored_state(store: Store, session_id: str) -> State:
-    """The state of a session as an engine would load it, for whoever only looks.
+    """Return the state of a session as an engine would load it, for readers.
 
     Raises `UnknownSession`, `Corrupt`, `MalformedJournal`.
     """
@@ -38,7 +38,7 @@ def stored_state(store: Store, session_id: str) -> State:
 
 
 def stored_flow(store: Store, digest: str) -> tuple[Flow, bool]:
-    """The flow that is pinned under this digest, and whether its text was read for that: then a form is to be kept. Raises
+    """Return the flow pinned under this digest, and True if its text had to be read: then a form should be kept. Raises
     `FlowError`, `SchemaTooNew`, `StorageError`."""
     form = store.flows.form(digest, release())
     flow = None if form is None else flow_from_form(form, digest)
@@ -48,8 +48,8 @@ def stored_flow(store: Store, digest: str) -> tuple[Flow, bool]:
 
 
 def known_flow(store: Store, name: str, file: str, text: str) -> Flow | None:
-    """The flow that a file has, where this release has read the same text for a session of this store and nothing beside the
-    text says what is wrong with it: no other flow, no package, no code. Raises `StorageError`."""
+    """Return the flow of a file if this release has read the same text for a session of this store and the text alone
+    decides its validity: no other flow, package or code. Raises `StorageError`."""
     digest = Flow(name, file, text, {}).digest
     form = store.flows.form(digest, release())
     flow = None if form is None else flow_from_form(form, digest)
@@ -57,15 +57,15 @@ def known_flow(store: Store, name: str, file: str, text: str) -> Flow | None:
 
 
 def flow_form(flow: Flow) -> FlowForm | None:
-    """The form of a flow for this release; None where it has none."""
+    """Return the form of a flow for this release, or None if it has none."""
     form = form_of(flow)
     return None if form is None else FlowForm(flow.digest, release(), form)
 
 
 @cache
 def release() -> str:
-    """What tells the sources apart that read flows, as Python tells whether a compiled module is that of its source: where
-    they are, their sizes, and when they were written. A form of others is none of ours."""
+    """Fingerprint (path, size, mtime) of the modules that parse flows, as for .pyc files. A cached form with another
+    fingerprint is ignored."""
     found = hashlib.sha256()
     for room in _READERS:
         for folder in import_module(f"engine.{room}").__path__:

@@ -16,7 +16,7 @@ MOST_SECONDS = 60.0
 
 
 def is_lost(error: BaseException) -> bool:
-    """True if an error means that the store cannot be used any more."""
+    """True if an error means that the store has become unusable."""
     return isinstance(error, StorageBroken | StoreSuspended | KeyMissing | SchemaTooNew)
 
 

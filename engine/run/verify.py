@@ -1,6 +1,6 @@
-"""What only the flow's text knows of a history: its nodes, lists, edges, types and time limits. Pure.
+"""Checks of a history that need the flow's text: its nodes, lists, edges, types and time limits. Pure.
 
-The fold does not ask this, since a session outlives texts: it is for whoever looks at a whole journal with its flow.
+The fold omits these, since a session outlives texts: they are for readers of a whole journal with its flow.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from engine.language.errors import MalformedJournal
 
 
 def verify(events: Iterable[Event], flow: Flow | None = None) -> State:
-    """The state of a whole journal. Raises `MalformedJournal`, naming the first event that cannot follow and why.
+    """Return the state of a whole journal. Raises `MalformedJournal`, naming the first event that cannot follow and
+    why.
 
-    With the flow that its session pinned, its nodes are compared with the text too: all of them, or, where the session
-    was migrated, those behind the last migration.
+    With the flow that its session pinned, its nodes are compared with the text too: all of them, or in a migrated
+    session those after the last migration.
     """
     events = list(events)
     since = max((event.seq for event in events if event.type == "flow:migrated"), default=0)
@@ -66,7 +67,7 @@ def _list_at(flow: Flow, frame: Frame) -> NodeList:
 
 
 def _defined(flow: Flow, state: State, path: str, node_id: str) -> Node | None:
-    """What the text says of a node; None for a part of a conversation."""
+    """Return the text's definition of a node; None for a part of a conversation."""
     frame = frame_at(state, scope_of(path))
     if frame.owner is not None and state.containers[frame.owner].agent is not None:
         return None
@@ -234,4 +235,4 @@ _TEXT: dict[str, Callable[[Flow, State, Any], None]] = {
     "loop:iterate": _jumped,
     "agent:toolRequested": _tool_requested,
 }
-"""By type, with the state before the event."""
+"""Checks by event type, called with the state before the event."""
