@@ -8,7 +8,7 @@ Somebody of Slack acts by their id: the running bot, which alone can ask Slack, 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import UnionType
 
@@ -20,7 +20,7 @@ from engine.journal.phases import ENDED
 from engine.journal.records import Head, InboxItem
 from engine.language.actors import Actor
 from engine.language.codec import Json, encode
-from engine.language.errors import SessionEnded, SessionError, SessionQuarantined, UnknownSession
+from engine.language.errors import SaysoError, SessionEnded, SessionError, SessionQuarantined, UnknownSession
 from engine.run import remote_commands
 from engine.run.session import RequestRefused, receipt_of
 from engine.run.stored import utc_now
@@ -47,9 +47,11 @@ _TYPES: Mapping[str, type | UnionType] = {"values": dict, "value": str | int | f
 class Acts:
     """Changes of one store, as logged in people ask for them."""
 
-    def __init__(self, writer: Writer, settings: Settings) -> None:
+    def __init__(self, writer: Writer, settings: Settings, command: Callable[..., str]) -> None:
+        """`command` makes command lines that work for this home."""
         self._writer = writer
         self._settings = settings
+        self._command = command
 
     async def ask(self, actor: Actor, session_id: str, do: str, given: Mapping[str, Json]) -> dict[str, Json]:
         """Put a request into the inbox, and wait a moment for what becomes of it. Raises `RequestRefused`, `SaysoError`."""
@@ -58,11 +60,7 @@ class Acts:
         if unknown := given.keys() - {"session", "do", *FIELDS[do]}:
             raise RequestRefused("bad_request", f"A request {do!r} has no field {min(unknown)!r}.")
         refuse_long(dict(given))
-        if actor.kind == "slack" and not actor.id:
-            raise RequestRefused("not_allowed", _NO_ID)
-        head = await self._writer.call(self._head, session_id, do)
-        if actor.kind == "slack" and not head.thread_key:
-            raise RequestRefused("not_allowed", _AT_TERMINAL)
+        head = await self._writer.call(self._head, session_id, do, actor)
         fields = {name: given[name] for name in FIELDS[do] if given.get(name) is not None}
         for name, value in fields.items():
             if not isinstance(value, _TYPES.get(name, str)):
@@ -81,20 +79,32 @@ class Acts:
         done = await self._writer.call(partial(self._writer.store.inbox.decide_letter, key, again=again))
         return {"outcome": "applied" if done else "gone"}
 
-    def _head(self, session_id: str, do: str) -> Head:
+    def closed(self, actor: Actor, head: Head) -> SaysoError | None:
+        """The reason why this person can change nothing about a session here; None if they can ask for it."""
+        if actor.kind == "slack" and not actor.id:
+            return RequestRefused("not_allowed", _NO_ID)
+        if head.quarantined:
+            return SessionQuarantined(f"Session {head.session_id} was set aside: {head.quarantined}")
+        if actor.kind == "slack" and not head.thread_key:
+            return RequestRefused("not_allowed", _AT_TERMINAL)
+        if not head.thread_key and not self._served(head):
+            return SessionError(
+                f"This run belongs to a terminal, and none has it open now. Go on there: {self.go_on(head)}"
+            )
+        return None
+
+    def go_on(self, head: Head) -> str:
+        """The command that goes on with a session of a terminal."""
+        return self._command("sessions", "retry" if head.status == "failed" else "resume", head.session_id)
+
+    def _head(self, session_id: str, do: str, actor: Actor) -> Head:
         head = self._writer.store.sessions.head(session_id)
         if head is None:
             raise UnknownSession(f"There is no session {session_id}.")
-        if head.quarantined:
-            raise SessionQuarantined(f"Session {session_id} was set aside: {head.quarantined}")
-        again = do == "retry"
-        if head.status in ENDED and not again:
+        if head.status in ENDED and do != "retry" and not head.quarantined:
             raise SessionEnded(f"Session {session_id} is {head.status} already; nothing was changed.")
-        if not head.thread_key and not self._served(head):
-            raise SessionError(
-                f"Session {session_id} is one of a terminal, and no terminal has it now. Go on with it there: "
-                f"sayso sessions {'retry' if again else 'resume'} {session_id}"
-            )
+        if problem := self.closed(actor, head):
+            raise problem
         return head
 
     def _served(self, head: Head) -> bool:

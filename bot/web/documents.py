@@ -7,10 +7,12 @@ Whatever people and programs wrote is cleaned: characters that hide or reorder o
 from __future__ import annotations
 
 import json
+import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import cached_property
+from urllib.parse import urlencode
 
 from bot.rendering.agents import brief_input
 from bot.rendering.text import plain
@@ -100,8 +102,27 @@ class Pasts:
 # --- one session -------------------------------------------------------------------------------------------
 
 
-def session(store: Store, past: Past, at: int | None, named: Callable[[str], str]) -> dict[str, Json]:
-    """A session as it stood at an event; at the last one with what only the store knows. `named` calls people by their names."""
+def slack_link(thread: Mapping[str, Json]) -> str:
+    """The address that opens a thread in Slack, for whoever is a member of its workspace."""
+    query = {
+        "team": thread.get("team"),
+        "channel": thread.get("channel"),
+        "message_ts": thread.get("threadTs"),
+    }
+    return (
+        f"https://slack.com/app_redirect?{urlencode({name: value for name, value in query.items() if value})}"
+    )
+
+
+def session(
+    store: Store,
+    past: Past,
+    at: int | None,
+    named: Callable[[str], str],
+    link_to: Callable[[Mapping[str, Json]], str] = slack_link,
+) -> dict[str, Json]:
+    """A session as it stood at an event; at the last one with what only the store knows. `named` calls people by their names,
+    `link_to` gives the address of a thread."""
     events = past.until(at)
     state, root = derive_state(events), tree(events, past.flow)
     now = len(events) == len(past.events)
@@ -120,6 +141,8 @@ def session(store: Store, past: Past, at: int | None, named: Callable[[str], str
         "atTime": events[-1].timestamp,
         "actor": state.actor,
         "thread": state.thread,
+        "threadLink": link_to(state.thread) if state.thread else None,
+        "channel": str((state.thread or {}).get("channelName") or (state.thread or {}).get("channel") or ""),
         "parent": state.parent_session_id,
         "inputs": {name: preview(value) for name, value in (state.inputs or state.given).items()},
         "error": error_text(state.error) if state.error else None,
@@ -135,6 +158,7 @@ def session(store: Store, past: Past, at: int | None, named: Callable[[str], str
             for timer in state.timers.values()
         ],
         "steps": steps[:_MOST_STEPS],
+        "failing": _failing(root) if state.status == "failed" else "",
         "more": max(0, len(steps) - _MOST_STEPS),
         "marks": _marks(root, state),
         "talks": any(isinstance(event, ev.CallOutcome) for event in events),
@@ -186,18 +210,30 @@ def _steps(entry: Entry, depth: int) -> Iterator[dict[str, Json]]:
         yield from _steps(child, depth + 1)
 
 
+def _failing(root: Entry) -> str:
+    """The path of the innermost step that failed last; empty where none did."""
+    entry, path = root, ""
+    while failed := [child for child in entry.children if child.status == "failed" or is_rejected(child)]:
+        entry = failed[-1]
+        path = entry.path if entry.kind == "node" else path
+    return path
+
+
 def _marks(root: Entry, state: State) -> list[Json]:
-    """The state of each node of the graph: its list, its id, the status, and how often it ran."""
+    """The state of each node of the graph: its list, its id, the status, how often it ran, and the path of its last run."""
     ran: dict[tuple[str, str], int] = {}
+    last: dict[tuple[str, str], str] = {}
     for entry in root.walk():
         for child in entry.children if entry.kind == "pass" and entry.list_id is not None else ():
             key = (entry.list_id or "", child.name.partition("~")[0])
             ran[key] = ran.get(key, 0) + (child.started_at is not None)
+            last[key] = child.path or last.get(key, "")
     held = state.phase == "held"
-    return [
-        [list_id, node, "held" if held and status == "waiting" else status, ran.get((list_id, node), 0)]
-        for (list_id, node), status in marks(root).items()
-    ]
+    told: list[Json] = []
+    for key, status in marks(root).items():
+        shown = "held" if held and status == "waiting" else status
+        told.append([*key, shown, ran.get(key, 0), last.get(key, "")])
+    return told
 
 
 def preview(value: Json) -> str:
@@ -234,6 +270,66 @@ def _said(turn: Turn) -> dict[str, Json]:
     return told
 
 
+# --- values -------------------------------------------------------------------------------------------------
+
+
+def parts(value: Json, name: str = "") -> list[dict[str, str]]:
+    """A value as people read it: each text of several lines by itself, as lines, and before them what else is set, a line each."""
+    if not isinstance(value, dict) or not value:
+        return [{"name": name, "text": text_of(value)}]
+    lines, texts = list[str](), list[dict[str, str]]()
+    for key, each in value.items():
+        inner = f"{name}.{key}" if name else str(key)
+        if isinstance(each, str) and ("\n" in each or key in _OUTPUTS):
+            texts += [{"name": inner, "text": text_of(each.rstrip("\n"))}] if each.strip() else []
+        elif each is None or each in ({}, []):
+            continue
+        elif isinstance(each, dict) and "\n" in json.dumps(each).replace("\\n", "\n"):
+            texts += parts(each, inner)
+        else:
+            lines.append(f"{key}: {_inline(each)}")
+    return [*([{"name": name, "text": "\n".join(lines)}] if lines else []), *texts]
+
+
+def _inline(value: Json) -> str:
+    """A value on its line; people by their names."""
+    people = value if isinstance(value, list) else [value]
+    if people and all(isinstance(one, dict) and {"id", "name"} <= one.keys() <= _PERSON for one in people):
+        return ", ".join(clean(str(one["name"] or one["id"])) for one in people)
+    return text_of(value) if isinstance(value, str) else clean(encode(value).decode())
+
+
+_PERSON = {"id", "name", "email", "at"}
+_OUTPUTS = ("stdout", "stderr")
+_VOLATILE = frozenset({"seconds", "duration", "elapsed", "ts", "permalink"})
+"""Parts of outputs that say when, how long or where, and so are others in every run."""
+_ID = re.compile(
+    r"\b(?:session|prompt)-[0-9a-f]{6,}\b"
+    r"|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
+    r"|\b\d{10}\.\d{6}\b"
+    r"|\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?"
+    r"|\b\d{1,2}:\d\d:\d\d(?:[.,]\d+)?\b"
+)
+_DURATION = re.compile(r"\b\d+(?:\.\d+)?\s?(?:ms|s|secs?|seconds?)\b")
+_LINK = re.compile(r"https?://\S+")
+_NUMBER = re.compile(r"p?\d{5,}")
+
+
+def steady(value: Json, *, given: bool = False) -> Json:
+    """A value without times, ids and numbers in links, and if no person gave it without durations: equal for two runs that did
+    the same."""
+    if isinstance(value, str):
+        text = _LINK.sub(lambda found: _NUMBER.sub("#", found[0]), _ID.sub("#", value))
+        return text if given else _DURATION.sub("#", text)
+    if isinstance(value, Mapping):
+        return {
+            name: steady(each, given=given) for name, each in value.items() if given or name not in _VOLATILE
+        }
+    if isinstance(value, list | tuple):
+        return [steady(each, given=given) for each in value]
+    return value
+
+
 # --- one step, the journal ----------------------------------------------------------------------------------
 
 
@@ -252,13 +348,17 @@ def step(past: Past, path: str, at: int | None) -> dict[str, Json]:
         and (event.turn or event.path or "").startswith(inside)
     ]
     return {
-        "input": None if not starts else text_of(starts[-1].input),
-        "output": text_of(ends[-1].output) if ends else None,
-        "error": text_of(errors[-1].error) if errors and not ends else None,
+        "input": parts(starts[-1].input) if starts else [],
+        "output": parts(ends[-1].output) if ends else [],
+        "error": parts(_message_first(errors[-1].error)) if errors and not ends else [],
         "cost": format(sum(costs), "f") if costs else None,
         "events": [_line(event) for event in about],
         **conversation(past, at, path),
     }
+
+
+def _message_first(error: Mapping[str, Json]) -> dict[str, Json]:
+    return {name: error[name] for name in sorted(error, key=lambda name: (name != "message", name == "type"))}
 
 
 def journal(past: Past, number: int) -> dict[str, Json]:
@@ -330,15 +430,21 @@ def _done(past: Past) -> dict[str, Done]:
 
 def _beside(path: str, one: Done | None, two: Done | None) -> dict[str, Json]:
     left, right = (found[1] if found else {} for found in (one, two))
-    parts = [name for name in {**left, **right} if left.get(name) != right.get(name)]
-    return {"path": path, "differs": parts, "left": _side(one, parts), "right": _side(two, parts)}
+    steadied = [{name: steady(side[name], given=name == "input") for name in side} for side in (left, right)]
+    differs = [name for name in {**left, **right} if steadied[0].get(name) != steadied[1].get(name)]
+    return {"path": path, "differs": differs, "left": _side(one, differs), "right": _side(two, differs)}
 
 
-def _side(found: Done | None, parts: Iterable[str]) -> dict[str, Json] | None:
+def _side(found: Done | None, differs: Iterable[str]) -> dict[str, Json] | None:
     if found is None:
         return None
     entry, values = found
-    shown = {name: text_of(values[name]) for name in parts if name != "status" and values[name] is not None}
+    shown = {
+        " ".join(filter(None, (name, part["name"]))): part["text"]
+        for name in differs
+        if name != "status" and values[name] is not None
+        for part in parts(values[name])
+    }
     return {"status": entry.status, "started": entry.started_at, "ended": entry.ended_at, "shown": shown}
 
 

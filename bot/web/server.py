@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from functools import partial
@@ -21,7 +21,7 @@ from aiohttp import web
 from bot.compose.listening import Listener
 from bot.config.settings import Settings
 from bot.pages import HEADERS, is_foreign, page_file
-from bot.terminal.console import UsageError
+from bot.terminal.console import Place, UsageError
 from bot.web import documents, overview
 from bot.web.access import CHANGES, NO_LOGIN, Access, Login
 from bot.web.acts import Acts
@@ -64,18 +64,26 @@ LOGIN = web.RequestKey("login", Login)
 
 
 class Room:
-    """The control room over one store. `write`: whether anything may be changed here."""
+    """The control room over one store. `write`: true if things may be changed here; `link_to` gives the address of a thread."""
 
     def __init__(
-        self, store: Store, settings: Settings, access: Access, hosts: frozenset[str], *, write: bool
+        self,
+        store: Store,
+        settings: Settings,
+        access: Access,
+        hosts: frozenset[str],
+        *,
+        write: bool,
+        link_to: Callable[[Mapping[str, Json]], str] = documents.slack_link,
     ) -> None:
         self.access = access
+        self._command, self._link_to = Place(home=str(settings.home)).command, link_to
         self.scheme = "http"
         self._hosts, self._write, self._settings = hosts, write, settings
         self._store, self._writer = store, Writer(store)
         self._index, self._pasts = Index(store), documents.Pasts(store)
         self._waiting = overview.Waiting(store, self._index.named)
-        self._acts = Acts(self._writer, settings)
+        self._acts = Acts(self._writer, settings, self._command)
         self._watchers: set[asyncio.Queue[Json]] = set()
         self._someone = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -215,7 +223,15 @@ class Room:
             doc = await self._writer.call(work, request)
             if view is None or _is_program(request):
                 return web.Response(body=await asyncio.to_thread(_json, doc), content_type="application/json")
-            page = partial(rendered, f"{view}.html", view=view, doc=doc, me=self._me(request), now=utc_now())
+            page = partial(
+                rendered,
+                f"{view}.html",
+                view=view,
+                doc=doc,
+                me=self._me(request),
+                now=utc_now(),
+                sayso=self._command,
+            )
             return web.Response(text=await asyncio.to_thread(page), content_type="text/html")
 
         return handle
@@ -246,6 +262,10 @@ class Room:
         past, at = self._past(request), _number(request, "at", None)
         query, shown = request.query, _number(request, "events", documents.PAGE)
         step, named = query.get("step", ""), query.get("tab", "")
+        found = documents.session(self._store, past, at, self._index.named, self._link_to)
+        if at is None and not query.keys() & {"step", "tab", "node"}:
+            step = str(found["failing"])
+        closed = self._acts.closed(request[LOGIN].actor, past.head)
         tab = named if named in _TABS else "step" if step or "node" in query else "steps"
         panel: dict[str, Json] = {}
         if tab == "step" and step:
@@ -258,9 +278,11 @@ class Room:
             panel = documents.sent(self._store, past.head.session_id)
         told = {"step": step, "node": query.get("node", ""), "named": named, "tab": tab, "panel": panel}
         return {
-            **documents.session(self._store, past, at, self._index.named),
+            **found,
             **told,
             "picture": past.picture,
+            "closed": closed and str(closed),
+            "goOn": self._acts.go_on(past.head),
         }
 
     def _event(self, request: web.Request) -> dict[str, Json]:

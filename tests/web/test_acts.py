@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ async def test_whoever_may_answer_answers(home: Path, who: Actor) -> None:
         while (told := await visitor.get(f"sessions/{session_id}"))["status"] != "complete":
             pass
         step = await visitor.get(f"sessions/{session_id}", step="ask")
-        assert f'"id": "{who.id}"' in step["panel"]["output"]
+        assert f"by: {who.name.lower()}\n" in step["panel"]["output"][0]["text"]
         assert told["prompts"] == []
 
 
@@ -184,6 +185,24 @@ async def test_a_session_of_a_terminal_is_changed_from_there_alone(home: Path) -
         _, told = await visitor.post("act", {"session": session_id, "do": "abort"})
         assert (told["error"], visitor.store.inbox.rows()) == ("not_allowed", [])
         assert "sayso" in told["message"]
+
+
+async def test_no_button_stands_where_nobody_could_press_it(home: Path) -> None:
+    """A run of a terminal that is gone has the command that goes on with it, for this home, in place of buttons."""
+    flow = load_flow("flow: here\nnodes: [{id: ask, type: ask, with: {message: Why?}}]\n", "flow.yml")
+    there = home / "a home"
+    there.mkdir()
+    async with roomful.engine_at(there / "sayso.db") as engine:
+        session_id = await engine.start(flow, {}, actor=Actor.local("ana"))
+        state = await engine.parked(session_id)
+    async with visited(there, write=True) as visitor:
+        await visitor.log_in()
+        async with visitor.http.get(f"{visitor.url}/sessions/{session_id}") as answer:
+            page = html.unescape(await answer.text())
+        assert 'data-to="act"' not in page
+        [prompt_id] = state.open_prompts
+        assert f"<code>sayso --home '{there}' sessions resume {session_id}</code>" in page
+        assert f"<code>sayso --home '{there}' prompts answer {prompt_id} ANSWER</code>" in page
 
 
 @pytest.mark.parametrize(("who", "may"), [(Actor.local("ana"), True), (Actor(id="U0EVE"), False)])

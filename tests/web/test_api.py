@@ -9,11 +9,13 @@ from pathlib import Path
 import apsw
 import pytest
 
+from bot.web import documents
 from engine.decide import past
 from engine.decide.commands import Answer
 from engine.journal.events import decode_event
 from engine.journal.fold import derive_state
 from engine.language.actors import Actor
+from engine.nodes.runtime.runner import Completed
 from engine.storage.erasing import erase_session
 from engine.storage.sqlite import open_sqlite
 from tests.support import roomful
@@ -137,7 +139,9 @@ async def test_the_graph_has_a_box_for_every_node_that_ran(visitor: Visitor) -> 
     picture = told["picture"]
     boxes = {(box["list"], box["node"]) for box in picture["boxes"] if "node" in box}
     assert {tuple(mark[:2]) for mark in told["marks"]} == boxes
-    assert [mark for mark in told["marks"] if mark[1] == "apply"] == [["rollout", "apply", "completed", 3]]
+    assert [mark for mark in told["marks"] if mark[1] == "apply"] == [
+        ["rollout", "apply", "completed", 3, "rollout[2]/apply"]
+    ]
     for box in picture["boxes"]:
         assert 0 <= box["x"] <= box["x"] + box["width"] <= picture["width"]
         assert 0 <= box["y"] <= box["y"] + box["height"] <= picture["height"]
@@ -147,8 +151,8 @@ async def test_a_step_is_told_in_full(visitor: Visitor) -> None:
     """What a node was given and gave, its error, and the events about it."""
     head = await some(visitor, flow="deploy-checkout", status="failed")
     step = (await visitor.get(f"sessions/{head['sessionId']}", step="rollout[1]/watch"))["panel"]
-    assert '"half"' in step["input"]
-    assert "error rate 4.1 %" in step["error"]
+    assert '"half"' in step["input"][0]["text"]
+    assert step["error"][0]["text"].startswith("message: error rate 4.1 %")
     assert [event["type"] for event in step["events"]] == ["container:childStarted", "node:error"]
 
 
@@ -199,6 +203,77 @@ async def test_damaged_records_are_said_and_nothing_of_them_is_shown(visitor: Vi
     assert await visitor.status(f"/sessions/{hurt['sessionId']}") == 409
     found = {each["sessionId"]: each for each in (await visitor.get("sessions"))["sessions"]}
     assert found[hurt["sessionId"]]["status"] == "set aside"
+
+
+async def test_two_runs_that_did_the_same_are_the_same(
+    visitor: Visitor, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seconds, times, ids and numbers in links differ in every run, and are no differences; an exit code is one."""
+    flow = "flow: twice\nnodes: [{id: work, type: shell, with: {run: [work]}, on_crash: again}]\n"
+    outputs = [
+        {
+            "stdout": f"{day}T10:00:00Z took {took} s of session-{id}: https://ci/runs/{run}\n",
+            "exit_code": code,
+            "seconds": took,
+        }
+        for day, took, id, run, code in (
+            ("2026-01-01", 0.4, "0123456789", 1234567, 0),
+            ("2026-02-02", 1.7, "abcdef0123", 7654321, 0),
+            ("2026-02-02", 1.7, "abcdef0123", 7654321, 3),
+        )
+    ]
+    given = iter(outputs)
+
+    async def done(*_: object) -> Completed:
+        return Completed(next(given))
+
+    monkeypatch.setattr(roomful, "shell", done)
+    async with roomful.engine_at(home / "sayso.db") as engine:
+        ids = [await roomful.started(engine, flow, {}) for _ in outputs]
+    same = await visitor.get("compare", left=ids[0], right=ids[1])
+    assert (same["first"], [row["differs"] for row in same["rows"]]) == (None, [[]])
+    other = await visitor.get("compare", left=ids[1], right=ids[2])
+    assert (other["first"], other["rows"][0]["differs"]) == ("work", ["output"])
+    assert other["rows"][0]["right"]["shown"]["output"].startswith("exit_code: 3")
+
+
+async def test_a_failed_run_opens_at_the_step_that_failed(visitor: Visitor) -> None:
+    """Whoever opens it from a list reads why at once; whoever chose something else sees that."""
+    head = await some(visitor, flow="deploy-checkout", status="failed")
+    told = await visitor.get(f"sessions/{head['sessionId']}")
+    assert (told["tab"], told["step"]) == ("step", "rollout[1]/watch")
+    assert told["panel"]["error"][0]["text"].startswith("message: error rate 4.1 %")
+    assert (await visitor.get(f"sessions/{head['sessionId']}", tab="steps"))["tab"] == "steps"
+    assert (await visitor.get(f"sessions/{head['sessionId']}", at=5))["tab"] == "steps"
+
+
+def test_texts_of_several_lines_are_shown_as_lines() -> None:
+    """No `\\n` stands in what a program printed; what is not set is left out, and people are named."""
+    value = {
+        "stdout": "one\ntwo\n",
+        "stderr": "",
+        "exit_code": 0,
+        "cwd": None,
+        "by": [{"id": "U0BEN", "name": "ben", "email": None}],
+        "details": {"log": "a\nb", "code": 3},
+    }
+    assert documents.parts(value) == [
+        {"name": "", "text": "exit_code: 0\nby: ben"},
+        {"name": "stdout", "text": "one\ntwo"},
+        {"name": "details", "text": "code: 3"},
+        {"name": "details.log", "text": "a\nb"},
+    ]
+    assert documents.parts("one\ntwo") == [{"name": "", "text": "one\ntwo"}]
+    assert documents.parts(None) == [{"name": "", "text": "null"}]
+
+
+async def test_a_thread_is_linked_by_its_channel(visitor: Visitor) -> None:
+    """The page of a run leads to its thread, and one of a terminal has none."""
+    head = await some(visitor, flow="deploy-checkout", status="complete")
+    told = await visitor.get(f"sessions/{head['sessionId']}")
+    assert told["threadLink"].startswith(
+        f"https://slack.com/app_redirect?team=T0&channel={told['channel']}&message_ts="
+    )
 
 
 # --- all together ------------------------------------------------------------------------------------------

@@ -100,6 +100,29 @@ function localise(root) {
   }
 }
 
+/** A duration in two units at most, as the server writes it. */
+function elapsed(seconds) {
+  const whole = Math.max(0, Math.floor(seconds));
+  for (const [size, unit, smaller, name] of [[86400, "d", 3600, "h"], [3600, "h", 60, "m"], [60, "m", 1, "s"]]) {
+    const rest = Math.floor((whole % size) / smaller);
+    if (whole >= size) return rest ? `${Math.floor(whole / size)}${unit} ${rest}${name}` : `${Math.floor(whole / size)}${unit}`;
+  }
+  return `${whole}s`;
+}
+
+let ahead = 0;
+
+/** Let durations and ages go on, by the server's clock. */
+function tick() {
+  const now = Date.now() - ahead;
+  for (const one of document.querySelectorAll("[data-since]")) one.textContent = elapsed((now - new Date(one.dataset.since)) / 1000);
+  for (const one of document.querySelectorAll("time[data-form=full]")) {
+    const when = new Date(one.dateTime);
+    if (!Number.isNaN(when.valueOf())) one.textContent = `${elapsed((now - when) / 1000)} ago`;
+  }
+}
+setInterval(tick, 1000);
+
 // -- changes
 
 async function post(path, body) {
@@ -247,6 +270,7 @@ let again = 0;
 /** What a page that was drawn anew wants: news, more rows, or one more look. */
 function begin() {
   const main = find("main");
+  if (main.dataset.now) ahead = Date.now() - new Date(main.dataset.now);
   if (main.dataset.live && !source) listen();
   if (!main.dataset.live) source = source?.close() ?? null;
   clearTimeout(again);
