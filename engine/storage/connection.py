@@ -192,8 +192,8 @@ class SqliteConnection(Database):
         """See `Database.hold`. Nobody else writes meanwhile."""
 
     @contextlib.contextmanager
-    def read(self) -> Iterator[None]:
-        """A read transaction, or the transaction that is open: everything in the block sees one moment."""
+    def read(self, *, single: bool = False) -> Iterator[None]:
+        """See `Database.read`."""
         with self._lock:
             self._usable()
             with self.translated():

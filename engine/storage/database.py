@@ -84,8 +84,9 @@ class Database(ABC):
         With `suspended` it is allowed where a watch refuses all others."""
 
     @abstractmethod
-    def read(self) -> AbstractContextManager[None]:
-        """A read transaction, or the transaction that is open: everything in the block sees one moment."""
+    def read(self, *, single: bool = False) -> AbstractContextManager[None]:
+        """A read transaction, or the transaction that is open: everything in the block sees one moment. A `single` statement
+        does so by itself."""
 
     @abstractmethod
     def savepoint(self) -> AbstractContextManager[None]:
@@ -151,11 +152,6 @@ class Database(ABC):
     @abstractmethod
     def notify(self) -> None:
         """Have other processes look, once the transaction is committed. A wake-up may be lost."""
-
-    def looked(self, sql: str, values: Sequence[SqlValue] = ()) -> list[tuple[Any, ...]]:
-        """All rows of one statement, which stands for itself: without a transaction around it."""
-        with self.read():
-            return self.all(sql, values)
 
     @abstractmethod
     def row_error(self, error: Exception) -> StorageError | None:

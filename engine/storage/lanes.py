@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 from typing import NamedTuple
 
-from engine.storage.tables import Tables, listed, reads, writes
+from engine.storage.tables import Tables, listed, reads_once, writes
 
 LIMIT_SECONDS = 4.0
 """After how long without a sign of life a process counts as dead."""
@@ -155,7 +155,8 @@ class LaneTable(Tables):
         """Take lanes in which there is something to do, but for these, or `only` one, and those of the dead; also those of
         this process in which something arrived since it took them. At most so many, the longest due first."""
         values = (self.owner, _dead_since(), listed(sorted(avoided)), limit, only or "")
-        found = {row[0] for row in self._db.looked(_LOOK, values)}
+        with self._db.read(single=True):
+            found = {row[0] for row in self._db.all(_LOOK, values)}
         self.others = found - {""}
         return self._taken(values) if limit and "" in found else []
 
@@ -168,20 +169,22 @@ class LaneTable(Tables):
         if not self._db.laned:
             return Lane(key, 0)
         values = (self.owner, _dead_since(), key)
-        return self._claimed(key, values) if self._db.looked(_FREE, values) else None
+        with self._db.read(single=True):
+            free = self._db.one(_FREE, values)
+        return self._claimed(key, values) if free else None
 
     @writes
     def _claimed(self, key: str, values: tuple[str, int, str]) -> Lane | None:
         row = self._db.one(_CLAIM, values)
         return None if row is None else Lane(key, row[0])
 
-    @reads
+    @reads_once
     def of(self, session_id: str) -> str:
         """The key of a session's lane."""
         row = self._db.one("SELECT thread_key FROM sessions WHERE session_id = ?", (session_id,))
         return (row and row[0]) or session_id
 
-    @reads
+    @reads_once
     def mine(self, lane: Lane) -> bool:
         """True if a lane that this process took is still its own."""
         return not self._db.laned or self._db.one(_MINE, (lane.key, self.owner, lane.epoch)) is not None

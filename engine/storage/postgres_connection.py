@@ -209,7 +209,7 @@ class PostgresConnection(Database):
         raise AssertionError("the last attempt returns or raises")
 
     @contextlib.contextmanager
-    def read(self) -> Iterator[None]:
+    def read(self, *, single: bool = False) -> Iterator[None]:
         """See `Database.read`."""
         with self._lock:
             if self._inside:
@@ -217,6 +217,9 @@ class PostgresConnection(Database):
                 return
             self._usable()
             with self.translated():
+                if single:
+                    yield
+                    return
                 self._begun(_BEGIN_READ_SET)
                 self._inside = True
                 try:
@@ -333,7 +336,13 @@ class PostgresConnection(Database):
         self.raw.cursor().executemany(words, [[values[index] for index in picked] for values in rows])
 
     def _execute(self, sql: str, values: Sequence[SqlValue]) -> psycopg.Cursor[tuple[Any, ...]]:
-        cursor = self._send(sql, values)
+        try:
+            cursor = self._send(sql, values)
+        except psycopg.OperationalError:
+            if self._inside or not self.raw.closed:
+                raise
+            self._connect()
+            cursor = self._send(sql, values)
         self.settle()
         return cursor
 
@@ -394,18 +403,6 @@ class PostgresConnection(Database):
         """See `Database.notify`."""
         self._tell = True
 
-    def looked(self, sql: str, values: Sequence[SqlValue] = ()) -> list[tuple[Any, ...]]:
-        """See `Database.looked`."""
-        with self._lock, self.translated():
-            self._usable()
-            try:
-                return self._send(sql, values).fetchall()
-            except psycopg.OperationalError:
-                if not self.raw.closed:
-                    raise
-                self._connect()
-                return self._send(sql, values).fetchall()
-
     def give_back(self) -> bool:
         """See `Database.give_back`: the numbers that killed processes left. The server sees to the rest."""
         self.raw.execute(_FORGET_KILLED)
@@ -413,10 +410,8 @@ class PostgresConnection(Database):
 
     def data_version(self) -> int:
         """See `Database.data_version`: how many transactions there were, without those of this connection."""
-        with self._lock:
-            self._usable()
-            with self.translated():
-                row = self.raw.execute(_CHANGES).fetchone()
+        with self.read(single=True):
+            row = self.one(_CHANGES)
         assert row is not None, "a sequence has one row"
         return int(row[0]) - self._own
 

@@ -37,6 +37,7 @@ from engine.storage.tables import (
     at_most,
     listed,
     reads,
+    reads_once,
     writes,
     writes_suspended,
 )
@@ -318,11 +319,14 @@ class OutboxTable(Tables):
         """Pending rows whose `not_before` has come, oldest first. A row that was attempted and has to wait holds
         back the later rows of its lane. A row that does not verify is set to `failed` and left out."""
         corrupt: list[int] = []
-        with self._db.read():
+        with self._db.read(single=True):
             if self._db.watch.suspended is None:
                 ids = self._db.all(_OUTBOX_PENDING, (now, at_most(limit)))
             else:
                 ids = self._db.all(_OUTBOX_NOTICES, (now, at_most(limit), NOTICE))
+        if not ids:
+            return []
+        with self._db.read():
             rows = list(self._each(OUTBOX, _OUTBOX, ids, corrupt))
         self._set_aside("outbox row", _OUTBOX_CORRUPT, corrupt)
         return [row for row in rows if row.state == "pending"]
@@ -384,7 +388,7 @@ class OutboxTable(Tables):
 class MarkTable(Tables):
     """How far catch-up reads have come, and notes of that kind."""
 
-    @reads
+    @reads_once
     def ts(self, scope: str) -> str | None:
         """How far a catch-up read has come in that thread or channel (a Slack ts)."""
         try:
@@ -394,7 +398,7 @@ class MarkTable(Tables):
             return None
         return found.ts if found else None
 
-    @reads
+    @reads_once
     def rows(self, prefix: str) -> list[tuple[str, str]]:
         """The marks whose scope begins so, each with its ts, in the order of their scopes. Those that do not verify are
         left out."""

@@ -226,6 +226,17 @@ def reads(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P],
     return inside
 
 
+def reads_once(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
+    """The method, which reads by one statement; in the transaction that is open, if one is."""
+
+    @wraps(method)
+    def inside(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self._db.read(single=True):
+            return method(self, *args, **kwargs)
+
+    return inside
+
+
 def writes(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
     """The method in a write transaction: durable when it returns, undone when it raises."""
     return _written(method, suspended=False)

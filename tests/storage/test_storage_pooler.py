@@ -54,7 +54,7 @@ def test_nothing_lasts_in_a_session(behind: str) -> None:
     with psycopg.connect(behind, autocommit=True) as raw:
         assert raw.execute(settings).fetchall() == before
         for what in (
-            "pg_locks WHERE locktype = 'advisory'",
+            "pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()",
             "pg_prepared_statements",
             "pg_listening_channels()",
         ):
