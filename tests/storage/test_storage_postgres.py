@@ -7,6 +7,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -18,11 +19,12 @@ from engine.language.errors import (
     KeyMissing,
     RowRefused,
     SchemaTooNew,
+    StorageBroken,
     StorageError,
     StoreTooOld,
     WrongWorkspace,
 )
-from engine.storage import lanes, postgres_connection
+from engine.storage import lanes, postgres_connection, postgres_workers
 from engine.storage.leases import Served, holder_of
 from engine.storage.open import open_store
 from engine.storage.postgres import _OWN_TABLES, PostgresStore, _version, open_postgres
@@ -252,6 +254,52 @@ def test_a_commit_whose_answer_is_lost_is_not_said_to_have_failed(relay: Relay, 
     store.close()
 
 
+@pytest.mark.parametrize("leaves", [False, True])
+def test_whoever_serves_asks_for_as_long_as_it_takes(
+    relay: Relay, url: str, monkeypatch: pytest.MonkeyPatch, leaves: bool
+) -> None:
+    """The server is away right after a COMMIT: no process ends, and what was stored is not said to have failed. One that is to stop
+    does not wait."""
+    monkeypatch.setattr(postgres_connection, "UNSURE_SECONDS", 0.0)
+    monkeypatch.setattr(postgres_workers, "BEAT_SECONDS", 3600.0)
+    store = open_postgres(through(relay, url), KEY)
+    store.register("bot")
+    store.serve_beside("all")
+    lost_at_commit(relay, stored=True)
+    cut = relay.to_client
+
+    def away(data: bytes) -> bytes | None:
+        passed = cut(data)
+        if passed is None:
+            relay.to_client = lambda data: None
+        return passed
+
+    relay.to_client = away
+    with ThreadPoolExecutor() as pool:
+        stored = pool.submit(store.inbox.ingest, [ITEM], NOW)
+        with pytest.raises(TimeoutError):
+            stored.result(2.0)
+        if leaves:
+            with pytest.raises(StorageError):
+                store.leave()
+            with pytest.raises(StorageBroken):
+                stored.result(20)
+        else:
+            relay.to_client = lambda data: data
+            assert stored.result(20) == [1]
+    store.close()
+
+
+def test_a_commit_whose_number_was_dropped_meanwhile_is_not_guessed_at(relay: Relay, url: str) -> None:
+    """The process slept for days, and others have swept: the number that is not there says nothing."""
+    store = open_postgres(through(relay, url), KEY)
+    store.inbox.ingest([ITEM], NOW)
+    with psycopg.connect(url, autocommit=True) as raw:
+        raw.execute("TRUNCATE transactions")
+    with pytest.raises(StorageBroken):
+        store._db._was_committed()
+
+
 def test_a_commit_that_did_not_arrive_is_carried_out_again(relay: Relay, url: str) -> None:
     """Nothing was stored, so it can be, on a new connection."""
     store = open_postgres(through(relay, url), KEY)
@@ -376,6 +424,7 @@ def test_a_connection_that_was_lost_while_nothing_was_done_is_made_anew(
         with psycopg.connect(url, autocommit=True) as raw:
             raw.execute(
                 "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'sayso'"
+                " AND datname = current_database()"
             )
         assert work()
 
