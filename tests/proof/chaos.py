@@ -8,27 +8,32 @@ lost, done twice, said twice, or given to the wrong session.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from bot.rendering.blocks import EVENT_TYPE
 from bot.workspace import elements
 from bot.workspace.state import WorkspaceError
 from engine.journal.events import decode_event
+from engine.storage.lanes import LIMIT_SECONDS
 from engine.storage.postgres import open_postgres
 from tests.support import postgres
 from tests.support.acting import Workspace
 from tests.support.bot import BotProcess, ThreadView, start_flow, words
 from tests.support.engine import check_starts
 from tests.support.fleet import KEY, Fleet
+from tests.support.namespaces import ENTER, Namespace
 from tests.support.pg_link import Link, linked
 from tests.support.workspace import running_workspace
 
@@ -36,9 +41,11 @@ Json = dict[str, Any]
 EFFECTS = ("first", "second", "third", "fourth")
 CHANNELS = ("ops", "releases")
 UNLIMITED = {f"SAYSO_RATE_{what}": "off" for what in ("PERSON", "CHANNEL", "WORKSPACE")}
-AN_HOUR_OFF = """import runpy, time
+AN_HOUR_OFF = """import time
 real = time.time
 time.time = lambda: real() + 3600
+"""
+RUN = """import runpy
 runpy.run_module("bot.cli", run_name="__main__", alter_sys=True)"""
 
 
@@ -150,6 +157,8 @@ class Member:
     bot: BotProcess
     role: str
     link: Link
+    namespace: Namespace | None = None
+    """The network that it is in, where it is none of ours."""
     expected: bool = False
     """Somebody ends it on purpose."""
 
@@ -162,22 +171,34 @@ class Chaos:
         self.random = random.Random(seed)
         self.wrong_clocks = 0.0
         """The part of the processes whose clock is an hour ahead."""
+        self.apart = False
+        """True if each process has a network of its own."""
         self.members: list[Member] = []
         self.ended_badly: list[str] = []
         """What was said last by those that nobody killed."""
         self.done: Counter[str] = Counter()
+        self.lines: dict[str, list[int]] = {}
+        """By what happened to the server: how many lines each process logged about it."""
 
     async def add(self, role: str) -> Member:
         """Start one."""
-        link = await self._stack.enter_async_context(linked(self.server.get_uri()))
+        program, namespace, listener = "", None, None
+        if self.apart:
+            namespace = Namespace(f"chaos{os.getpid()}-{len(self.fleet.bots)}")
+            self._stack.callback(namespace.close)
+            await namespace.forward(urlsplit(self.fleet.workspace.api_url).port or 80)
+            listener, program = namespace.listener(), ENTER.format(namespace.name)
+        link = await self._stack.enter_async_context(linked(self.server.get_uri(), listener))
         home = self.fleet.folder / f"home{len(self.fleet.bots)}"
         home.mkdir()
         env = self.fleet.env | {"SAYSO_DATABASE_URL": link.url}
         bot = BotProcess(self.fleet.workspace, home, self.fleet.folder / "flows", ("--role", role), **env)
         if self.random.random() < self.wrong_clocks:
-            bot.command = ("-c", AN_HOUR_OFF)
+            program += AN_HOUR_OFF
+        if program:
+            bot.command = ("-c", program + RUN)
         self.fleet.bots.append(bot)
-        member = Member(bot, role, link)
+        member = Member(bot, role, link, namespace)
         self.members.append(member)
         await bot.launch()
         return member
@@ -226,25 +247,70 @@ class Chaos:
         await asyncio.sleep(seconds)
         member.link.mend()
 
+    async def unplug(self, seconds: float = 5.0) -> None:
+        """One has no network at all: what it sends is lost, and it reaches neither the server nor Slack."""
+        member = self.one()
+        assert member.namespace is not None, "each has a network of its own"
+        member.namespace.unplug()
+        await asyncio.sleep(seconds)
+        member.namespace.plug()
+
     async def deafen(self) -> None:
         """Notifications never reach one from here on."""
         self.one().link.deaf = True
 
+    @asynccontextmanager
+    async def _told(self, name: str) -> AsyncIterator[None]:
+        """Count the lines that each process logs until some seconds after this."""
+        before = {member.bot: len(member.bot.lines) for member in self.members}
+        yield
+        await asyncio.sleep(LIMIT_SECONDS)
+        counts = [len(bot.lines) - count for bot, count in before.items() if bot.process.returncode is None]
+        self.lines.setdefault(name, []).extend(counts)
+
     async def restart(self) -> None:
         """The server restarts in order."""
-        await asyncio.to_thread(postgres.restart, self.server, "fast")
+        async with self._told("restart"):
+            await asyncio.to_thread(postgres.restart, self.server, "fast")
 
     async def crash(self) -> None:
         """The server restarts without saying goodbye."""
-        await asyncio.to_thread(postgres.restart, self.server, "immediate")
+        async with self._told("crash"):
+            await asyncio.to_thread(postgres.restart, self.server, "immediate")
 
     async def outage(self, seconds: float = 8.0) -> None:
         """The server is away."""
-        await asyncio.to_thread(postgres.control, self.server, "-m", "fast", "stop")
-        await asyncio.sleep(seconds)
-        folder = conninfo_to_dict(self.server.get_uri())["host"]
-        options = ("-o", f'-h "" -k {folder}', "-l", str(self.server.log), "start")
-        await asyncio.to_thread(postgres.control, self.server, *options)
+        async with self._told(f"outage of {seconds:.0f} s"):
+            await asyncio.to_thread(postgres.control, self.server, "-m", "fast", "stop")
+            await asyncio.sleep(seconds)
+            folder = conninfo_to_dict(self.server.get_uri())["host"]
+            options = ("-o", f'-h "" -k {folder}', "-l", str(self.server.log), "start")
+            await asyncio.to_thread(postgres.control, self.server, *options)
+
+    async def long_outage(self) -> None:
+        """The server is away for longer than anything waits."""
+        await self.outage(45.0)
+
+    async def end_backends(self, times: int = 30, seconds: float = 8.0) -> None:
+        """All connections to the server are ended, again and again."""
+        async with self._told("backends ended"):
+            with closing(psycopg.connect(self.server.get_uri(), autocommit=True)) as raw:
+                for _ in range(times):
+                    raw.execute(
+                        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                        " WHERE backend_type = 'client backend' AND pid != pg_backend_pid()"
+                    )
+                    await asyncio.sleep(seconds / times)
+
+    async def roll(self) -> None:
+        """A new release: of each process a new one starts, and the old one is stopped once that is ready."""
+        for old in list(self.members):
+            new = await self.add(old.role)
+            await new.bot.said("ready", timeout=120)
+            old.expected = True
+            self.members.remove(old)
+            if old.bot.process.returncode is None and await old.bot.terminate() != 0:
+                self._note(old.bot)
 
     async def settled(self, seconds: float = 240.0) -> None:
         """Return once every session has ended and nothing is to be handled or sent; or when the time is over, in which Slack
@@ -283,6 +349,7 @@ async def chaos(
     flows: dict[str, str] | None = None,
     *,
     wrong_clocks: float = 0.0,
+    apart: bool = False,
 ) -> AsyncIterator[tuple[Chaos, Workspace]]:
     """A fleet of these roles that is kept going, on a server of its own, beside a local workspace."""
     async with AsyncExitStack() as stack:
@@ -294,7 +361,7 @@ async def chaos(
         bots = Fleet(workspace, folder, flows, server.get_uri(), **env)
         stack.push_async_callback(bots.close)
         made = Chaos(bots, server, stack, seed)
-        made.wrong_clocks = wrong_clocks
+        made.wrong_clocks, made.apart = wrong_clocks, apart
         for role in roles:
             await made.add(role)
         await asyncio.gather(*(member.bot.said("ready") for member in made.members))
@@ -316,6 +383,7 @@ class Verdict:
     said_twice: list[str] = field(default_factory=list)
     open: list[str] = field(default_factory=list)
     ended_badly: list[str] = field(default_factory=list)
+    tracebacks: list[str] = field(default_factory=list)
 
     def anything(self) -> bool:
         """Whether there is any."""
@@ -331,6 +399,7 @@ def verdict(made: Chaos, people: list[Person], log: Path) -> Verdict:
     """Compare what was done and said with what should have been."""
     found = done(log.read_text().splitlines(), [person.number for person in people])
     found.ended_badly = made.ended_badly
+    found.tracebacks = [line for bot in made.fleet.bots for line in bot.lines if "Traceback" in line]
     for person in people:
         assert person.thread is not None
         found.said_twice += said_twice(person.thread.messages())

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections import Counter
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -13,12 +14,14 @@ from bot.rendering.blocks import EVENT_TYPE
 from tests.proof.chaos import Chaos, Person, Verdict, chaos, done, effects, said_twice, verdict
 from tests.proof.sampling import SEED
 from tests.support.acting import Workspace
+from tests.support.namespaces import allowed
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(1_800)]
 SMALL = ["socket", "socket", "worker", "worker", "worker"]
 LARGE = [*SMALL, "worker", "worker"]
 SHORT = ["kill", "freeze", "cut", "kill", "restart", "kill"]
-LONG = ["kill"] * 20 + ["freeze", "cut"] * 4 + ["restart", "crash", "outage", "deafen"]
+ONCE = ["restart", "crash", "outage", "long_outage", "end_backends", "roll", "deafen"]
+LONG = ["kill"] * 20 + ["freeze", "cut", "unplug"] * 3 + ONCE
 
 
 async def lived(
@@ -33,7 +36,7 @@ async def lived(
 
     breaking = asyncio.create_task(made.run(acts, 2.0))
     try:
-        async with asyncio.timeout(120 + 10 * len(acts)):
+        async with asyncio.timeout(240 + 10 * len(acts)):
             await asyncio.gather(*map(in_turn, people), breaking)
             await made.settled()
     finally:
@@ -42,6 +45,8 @@ async def lived(
     print(
         f"{count} sessions; {found.line()}; {dict(made.done)}; posts a channel and second {posts(workspace):.2f}"
     )
+    for name, counts in made.lines.items():
+        print(f"{name}: log lines of a process, p50 {median(counts):.0f}, most {max(counts)}")
     return found
 
 
@@ -61,13 +66,16 @@ async def test_a_fleet_in_chaos_loses_and_doubles_nothing(tmp_path: Path) -> Non
 
 
 @pytest.mark.long
-async def test_a_large_fleet_in_long_chaos(tmp_path: Path) -> None:
-    """The same with more of everything, by the seed of the day: the server crashes and is away, and some clocks are an hour
-    ahead."""
-    acts = random.Random(SEED).sample(LONG, len(LONG))
-    async with chaos(tmp_path, LARGE, SEED, wrong_clocks=0.2) as (made, workspace):
+@pytest.mark.parametrize("seed", [SEED, SEED + 1, SEED + 2], ids=["today", "next", "third"])
+async def test_a_large_fleet_in_long_chaos(tmp_path: Path, seed: int) -> None:
+    """The same with more of everything, by the seed of the day and two more: the server crashes and is away, connections are
+    ended, a release replaces another one, and some clocks are an hour ahead. Where we may, each process has a network of its
+    own, which is unplugged."""
+    apart = allowed()
+    acts = [act for act in random.Random(seed).sample(LONG, len(LONG)) if apart or act != "unplug"]
+    async with chaos(tmp_path, LARGE, seed, wrong_clocks=0.2, apart=apart) as (made, workspace):
         found = await lived(made, workspace, tmp_path / "log", 60, acts, 1.5)
-    assert not found.anything(), (SEED, found)
+    assert not found.anything(), (seed, found)
 
 
 GOOD = [line for number in range(3) for line in effects(number)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -32,9 +33,10 @@ class Link:
         """How many came from the process."""
         self.url = ""
 
-    async def open(self) -> asyncio.Server:
-        """Listen; `url` is where."""
-        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+    async def open(self, listener: socket.socket | None = None) -> asyncio.Server:
+        """Listen, where this socket does or else on any port; `url` is where."""
+        sock = listener or socket.create_server(("127.0.0.1", 0))
+        server = await asyncio.start_server(self._accept, sock=sock)
         here = {"host": "127.0.0.1", "port": server.sockets[0].getsockname()[1]}
         self.url = make_url({**self._there, **here})
         return server
@@ -94,10 +96,10 @@ def make_url(parts: dict[str, object]) -> str:
 
 
 @asynccontextmanager
-async def linked(url: str) -> AsyncIterator[Link]:
-    """A link to the server at this URL."""
+async def linked(url: str, listener: socket.socket | None = None) -> AsyncIterator[Link]:
+    """A link to the server at this URL; see `Link.open`."""
     link = Link(url)
-    server = await link.open()
+    server = await link.open(listener)
     try:
         yield link
     finally:
