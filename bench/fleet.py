@@ -12,6 +12,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 import venv
 from collections.abc import Callable, Iterator, Sequence
@@ -98,6 +99,7 @@ class Table:
     ) -> None:
         """A figure; `most` is the aim."""
         row = self.rows.setdefault(name, {})
+        print(f"{time.perf_counter():.0f}", name, value, file=sys.stderr)
         row[whose] = (
             f"{value:,.{0 if value >= 100 or value == int(value) else 1 if value >= 10 else 2}f} {unit}"
         )
@@ -172,12 +174,11 @@ async def statements(server: Any, seconds: float) -> float:
 async def _fleet(table: Table, folder: Path, server: Any, part: int) -> None:
     url = new_database(server, "fleet")
     flows = {"long": LONG.format(log=folder / "long"), "reply": REPLY.format(log=folder / "reply"), **FLOWS}
-    (folder / "flows").mkdir()
-    (folder / "flows/noted.py").write_text(NOTED)
+    _module(folder)
     await _paused(url, folder, PAUSED // part)
     async with running_workspace() as workspace:
-        places = [workspace.add_channel(f"bench-{number}").id for number in range(CHANNELS)]
         async with fleet(workspace, folder, flows, *ROLES, url=url, **UNLIMITED) as bots:
+            places = [workspace.add_channel(f"bench-{number}").id for number in range(CHANNELS)]
             await asyncio.sleep(10 / part)
             table.add(IDLE.format(PAUSED // part), await statements(server, 15 / part), "/s", 40)
             await _limited(table, workspace, places, 0.75 / part)
@@ -185,6 +186,12 @@ async def _fleet(table: Table, folder: Path, server: Any, part: int) -> None:
             await _acknowledged(table, bots, places, 10 / part)
             await _taken_over(table, bots, Log(folder / "long"), places, TAKEOVERS // part)
             await _sender_stops(table, bots, TAKEOVERS // part)
+
+
+def _module(folder: Path) -> None:
+    """The function that flows call, beside them."""
+    (folder / "flows").mkdir(parents=True)
+    (folder / "flows/noted.py").write_text(NOTED)
 
 
 async def _paused(url: str, folder: Path, count: int) -> None:
@@ -326,6 +333,7 @@ async def _failover(table: Table, folder: Path) -> None:
     """The primary is killed and its synchronous standby promoted while people reply."""
     log, pair = Log(folder / "reply"), await asyncio.to_thread(Pair)
     flows = {"reply": REPLY.format(log=log.file)}
+    _module(folder / "pair")
     try:
         async with (
             running_workspace() as workspace,

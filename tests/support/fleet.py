@@ -42,7 +42,7 @@ class Fleet:
             self.bots.append(bot)
             added.append(bot)
             await bot.launch()
-        await asyncio.gather(*(bot.said("@sayso in") for bot in added))
+        await asyncio.gather(*(bot.said("@sayso in", timeout=120) for bot in added))
         return added
 
     def kill(self, bot: BotProcess) -> None:
