@@ -8,14 +8,12 @@ workspace, beside 10,000 sessions that wait. Procrastinate is installed into an 
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import signal
 import subprocess
-import sys
 import time
 import venv
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +37,7 @@ from tests.support.acting import Workspace
 from tests.support.bot import ThreadView, start_flow
 from tests.support.engine import until
 from tests.support.fleet import KEY, Fleet, fleet
+from tests.support.pgbouncer import pooled
 from tests.support.standby import Pair
 from tests.support.workspace import running_workspace
 
@@ -46,8 +45,8 @@ ROLES = ("socket", "socket", *["worker"] * 6)
 PAUSED = 10_000
 LANES = 100_000
 CHANNELS = 12
-TAKEOVERS = 12
-REPLIES = 60
+TAKEOVERS = 10
+REPLIES = 40
 FAILED_OVER = 20
 EVENTS_A_SECOND = 50
 FLOWS_A_MINUTE = 24
@@ -99,7 +98,6 @@ class Table:
     ) -> None:
         """A figure; `most` is the aim."""
         row = self.rows.setdefault(name, {})
-        print(f"{time.perf_counter():.0f}", name, value, file=sys.stderr)
         row[whose] = (
             f"{value:,.{0 if value >= 100 or value == int(value) else 1 if value >= 10 else 2}f} {unit}"
         )
@@ -107,12 +105,17 @@ class Table:
             row |= {"aim": f"≤ {most:g} {unit}", "reached": "yes" if value <= most else "NO"}
 
     def spread(
-        self, name: str, values: Sequence[float], unit: str, p50: float | None, p99: float, **whose: str
+        self,
+        name: str,
+        values: Sequence[float],
+        unit: str,
+        p50: float | None,
+        p99: float | None,
+        **whose: str,
     ) -> None:
         """The middle and the p99 of a measurement that was repeated."""
-        aims = (None, None) if whose else (p50, p99)
-        self.add(f"{name}, p50", median(values), unit, aims[0], **whose)
-        self.add(f"{name}, p99 of {len(values)}", quantile(values, 0.99), unit, aims[1], **whose)
+        self.add(f"{name}, p50", median(values), unit, p50, **whose)
+        self.add(f"{name}, p99 of {len(values)}", quantile(values, 0.99), unit, p99, **whose)
 
     def lines(self) -> list[list[str]]:
         """Headings and rows."""
@@ -130,6 +133,7 @@ def measure(base: Path, *, quick: bool) -> Table:
         peer = Peer(folder, server, Path(base).parent / "procrastinate")
         asyncio.run(_fleet(table, folder, server, part))
         _look(table, server, LANES // part)
+        asyncio.run(_pooled(table, folder / "pooled", server, REPLIES // part))
         asyncio.run(_failover(table, folder))
         asyncio.run(_peer(table, peer, part))
     return table
@@ -176,16 +180,18 @@ async def _fleet(table: Table, folder: Path, server: Any, part: int) -> None:
     flows = {"long": LONG.format(log=folder / "long"), "reply": REPLY.format(log=folder / "reply"), **FLOWS}
     _module(folder)
     await _paused(url, folder, PAUSED // part)
-    async with running_workspace() as workspace:
-        async with fleet(workspace, folder, flows, *ROLES, url=url, **UNLIMITED) as bots:
-            places = [workspace.add_channel(f"bench-{number}").id for number in range(CHANNELS)]
-            await asyncio.sleep(10 / part)
-            table.add(IDLE.format(PAUSED // part), await statements(server, 15 / part), "/s", 40)
-            await _limited(table, workspace, places, 0.75 / part)
-            await _replies(table, bots, places, REPLIES // part)
-            await _acknowledged(table, bots, places, 10 / part)
-            await _taken_over(table, bots, Log(folder / "long"), places, TAKEOVERS // part)
-            await _sender_stops(table, bots, TAKEOVERS // part)
+    async with (
+        running_workspace() as workspace,
+        fleet(workspace, folder, flows, *ROLES, url=url, **UNLIMITED) as bots,
+    ):
+        places = [workspace.add_channel(f"bench-{number}").id for number in range(CHANNELS)]
+        await asyncio.sleep(10 / part)
+        table.add(IDLE.format(PAUSED // part), await statements(server, 12 / part), "/s", 40)
+        await _limited(table, workspace, places, 0.6 / part)
+        await _replies(table, bots, places, REPLIES // part)
+        await _acknowledged(table, bots, places, 10 / part)
+        await _taken_over(table, bots, Log(folder / "long"), places, TAKEOVERS // part)
+        await _sender_stops(table, bots, TAKEOVERS // part)
 
 
 def _module(folder: Path) -> None:
@@ -230,11 +236,13 @@ async def _answered(bots: Fleet, places: Sequence[str], count: int, word: str) -
     """Milliseconds from each reply that one process stored until another one ran the next node."""
     log, keys = Log(bots.folder / "reply"), {}
     before = len(log.lines())
-    for number, thread in enumerate(await _asked(bots.workspace, places, count)):
+    threads = await _asked(bots.workspace, places, count)
+    await asyncio.sleep(3)  # what belongs to the questions is done by then
+    for number, thread in enumerate(threads):
         ts = await thread.reply("ana", f"{word}{number}")
         place = bots.workspace.channel(thread.channel).id
         keys[f"{word}{number}"] = f"message:{bots.workspace.team_id}:{place}:{ts}"
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.2)
     await log.until(before + count)
     began, waited = log.times(), []
     with bots.database() as store:
@@ -264,7 +272,7 @@ async def _acknowledged(table: Table, bots: Fleet, places: Sequence[str], second
 
 
 async def _taken_over(table: Table, bots: Fleet, log: Log, places: Sequence[str], count: int) -> None:
-    """After `kill -9`, from frozen processes, and after a stop in order."""
+    """After `kill -9`, and from frozen processes."""
 
     def begin() -> Any:
         return start_flow(bots.workspace, "ana", places[len(log.lines()) % len(places)], "long")
@@ -282,18 +290,10 @@ async def _taken_over(table: Table, bots: Fleet, log: Log, places: Sequence[str]
             bots.wake(bot(process))
         await asyncio.sleep(1)
 
-    ways: list[tuple[str, float, Callable[[int], None], Any]] = [
-        (KILLED, 6, lambda process: bots.kill(bot(process)), replaced),
-        ("takeover from a frozen process", 6, lambda process: bots.freeze(bot(process)), woken),
-        (
-            "planned stop → what ran there begins elsewhere",
-            1,
-            lambda process: os.kill(process, signal.SIGTERM),
-            replaced,
-        ),
-    ]
-    for name, most, stop, mend in ways:
-        table.spread(name, await takeovers(log, count, begin, stop, mend), "s", None, most)
+    killed = await takeovers(log, count, begin, lambda process: bots.kill(bot(process)), replaced)
+    table.spread(KILLED, killed, "s", None, 6)
+    frozen = await takeovers(log, count, begin, lambda process: bots.freeze(bot(process)), woken)
+    table.spread("takeover from a frozen process", frozen, "s", None, 6)
 
 
 async def _sender_stops(table: Table, bots: Fleet, count: int) -> None:
@@ -327,6 +327,20 @@ def _look(table: Table, server: Any, count: int) -> None:
                 raise RuntimeError("a lane was taken whose time has not come")
             taken.append((time.perf_counter() - begin) * MILLISECONDS)
     table.spread(f"look for work among {count:,} lanes", taken, "ms", None, 2)
+
+
+async def _pooled(table: Table, folder: Path, server: Any, count: int) -> None:
+    """Replies where PgBouncer in transaction mode stands before the server, and nobody is told of them."""
+    _module(folder)
+    flows, roles = {"reply": REPLY.format(log=folder / "reply")}, ("socket", "worker", "worker")
+    with pooled(new_database(server, "pooled")) as pooler:
+        async with (
+            running_workspace() as workspace,
+            fleet(workspace, folder, flows, *roles, url=pooler.url, **UNLIMITED) as bots,
+        ):
+            places = [workspace.add_channel(f"bench-{number}").id for number in range(CHANNELS)]
+            waited = await _answered(bots, places, count, "p")
+    table.spread(f"{STORED}, behind PgBouncer", waited, "ms", 400, None)
 
 
 async def _failover(table: Table, folder: Path) -> None:
@@ -387,7 +401,7 @@ class Peer:
 
     def done(self, *arguments: str) -> str:
         """Run a command; what it printed."""
-        with self.run(*arguments) as process:
+        with self.run(*arguments, stderr=subprocess.DEVNULL) as process:
             printed, _ = process.communicate()
         if process.returncode:
             raise RuntimeError(f"{arguments[0]} ended with {process.returncode}")
@@ -424,7 +438,7 @@ async def _peer(table: Table, peer: Peer, part: int) -> None:
         deferred = {word: float(at) for word, at in (line.split() for line in told.splitlines())}
         await log.until(len(deferred))
         waited = [(at - deferred[word]) * MILLISECONDS for word, at in log.times().items()]
-        table.spread(STORED, waited, "ms", None, 0, whose="Procrastinate")
+        table.spread(STORED, waited, "ms", None, None, whose="Procrastinate")
         long = Log(peer.folder / "long-jobs")
 
         async def begin() -> None:
@@ -434,13 +448,13 @@ async def _peer(table: Table, peer: Peer, part: int) -> None:
             await peer.add(len(gone), "quick")
 
         taken = await takeovers(long, TAKEOVERS // part, begin, peer.kill, replaced)
-        table.spread(KILLED, taken, "s", None, 0, whose="Procrastinate")
+        table.spread(KILLED, taken, "s", None, None, whose="Procrastinate")
         await asyncio.to_thread(peer.done, "scheduled", str(PAUSED // part))
         for pace, what in (("quick", "signs each second"), ("plain", "its defaults: signs every 10 s")):
             peer.stop()
             await peer.add(len(ROLES), pace)
             await asyncio.sleep(3)
-            rate = await statements(peer.server, 15 / part)
+            rate = await statements(peer.server, 12 / part)
             if pace == "quick":
                 table.add(IDLE.format(PAUSED // part), rate, "/s", whose="Procrastinate")
             table.notes.append(f"Procrastinate with {what}: {rate:.1f} statements a second.")
