@@ -123,8 +123,8 @@ _EVENTS_HEAD = """
 
 {note}
 
-A session is its journal: the list of the facts below, in order, and nothing else. `sayso sessions show ID --events`
-prints it. An event is a JSON object; fields that are not set are left out. This is schema version {version}.
+A run is its journal: a list of the events below, in order, and nothing else. `sayso sessions show ID --events` prints it.
+An event is a JSON object; unset fields are left out. This is schema version {version}.
 
 Every event has `type`, `seq` (1, 2, 3, … within its session) and `timestamp` (UTC, ISO-8601). `path` is the place in
 the flow where it happened: a node's id, or `inputs/<name>` for a question about an input.
@@ -180,9 +180,9 @@ _SETTINGS_HEAD = """
 
 {note}
 
-Settings come from environment variables, and from a file `.env` in the folder where sayso is started for what the
-environment does not say. Options of a command (`--home`, `--flows`, `--db`) win over both. `cp .env.example .env` is a
-good beginning; `sayso doctor` says what is missing or cannot be used.
+Settings are environment variables, or lines of a file `.env` in the folder where you start sayso. Environment variables
+override `.env`, and options of a command (`--home`, `--flows`, `--db`) override both. To begin, `cp .env.example .env`;
+`sayso doctor` reports missing and invalid settings.
 """
 
 
@@ -240,11 +240,12 @@ _CLI_HEAD = """
 {note}
 
 `sayso COMMAND --help` prints the same. Results go to standard output, everything else to standard error, so that
-`--json` can be read by a program. Ids may be shortened as long as they stay unique. A value that begins with a dash is
-written behind `=`: `--text=-x`.
+`--json` can be read by a program. You can shorten ids as long as they stay unique. Write a value that begins with a
+dash after `=`: `--text=-x`.
 
-Commands, options, flows, files, and ids of sessions and questions are completed after `eval "$(sayso --show-completion)"` in `~/.bashrc` or,
-behind `compinit`, in `~/.zshrc`; in `~/.config/fish/config.fish` it is `SHELL=fish sayso --show-completion | source`.
+To complete commands, options, flows, files, and ids in your shell, put `eval "$(sayso --show-completion)"` into `~/.bashrc`
+or, after `compinit`, into `~/.zshrc`; for fish put `SHELL=fish sayso --show-completion | source` into
+`~/.config/fish/config.fish`.
 """
 
 
