@@ -510,10 +510,13 @@ GATE = (
         "proxy = gate:proxy",
         """Stand between an MCP client and a server: calls of tools are held until they are allowed.
 
-        For rules a tool is called `mcp__NAME__TOOL`. What the server gets is, byte for byte, what was approved.
+        For rules a tool is called `mcp__NAME__TOOL`. What the server gets is, byte for byte, what was approved; behind --url it is
+        canonical JSON of that.
         """,
-        argument("COMMAND...", "The server and its arguments, after `--`.", "words", list[str]),
+        argument("[COMMAND...]", "The server and its arguments, after `--`.", "words", list[str], None),
         option("--name NAME", "What the server is called in rules.", str, ...),
+        option("--url", "A server that speaks streamable HTTP, in place of a command.", str, None),
+        option("--token-from VARIABLE", "The environment variable with a bearer token for --url.", str, None),
         option("--wait SECONDS", "How long a call waits for people.", float, 45.0, min=0, max=86400),
     ),
     command(

@@ -104,21 +104,32 @@ def doctor(place: Place, as_json: bool) -> int:
     return Exit.FAILED if any(one.good is False for one in found) else Exit.OK
 
 
-def proxy(place: Place, words: list[str], name: str, wait: float) -> int:
+def proxy(
+    place: Place, words: list[str] | None, name: str, url: str | None, token_from: str | None, wait: float
+) -> int:
     """Relay between a client and a server. Raises `UsageError`."""
     from bot.gate.client import NoGate
-    from bot.gate.proxy import serve
+    from bot.gate.proxy import Proxy, serve
 
-    if not words:
-        raise UsageError("Say which server: sayso gate proxy --name NAME -- COMMAND")
+    if bool(words) == bool(url):
+        raise UsageError("Say which server: sayso gate proxy --name NAME -- COMMAND, or --url URL")
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,60}", name):
         raise UsageError(f"{name!r} is no name for a server: letters, digits, _ and -")
     try:
-        serve(words, name, wait)
+        if url is None:
+            serve(lambda gate: Proxy(gate, name, wait), words or [])
+        from bot.gate.proxy_url import UrlProxy
+
+        token = os.environ.get(token_from or "", "")
+        serve(lambda gate: UrlProxy(gate, name, wait, str(url), token), [])
     except NoGate as error:
         raise UsageError(str(error)) from error
+    except ImportError as error:
+        raise UsageError(f"{error}. MCP needs: pip install 'sayso[mcp]'") from error
     except OSError as error:
-        raise UsageError(f"{words[0]} cannot be run: {error.strerror}") from error
+        raise UsageError(f"{words[0] if words else url} cannot be run: {error.strerror}") from error
+    except ExceptionGroup as error:
+        raise UsageError(f"{url} cannot be reached: {error.exceptions[0]}") from error
 
 
 def agents(place: Place, agent: str | None, every: float, once: bool) -> int:

@@ -64,6 +64,7 @@ def run(client: str, wait: float, interactive: bool) -> int:
         "place": str(event.get("cwd") or ""),
         "interactive": interactive or name == "PermissionRequest",
     }
+    wanted["scripts"] = _scripts(wanted)
     if wanted["interactive"]:
         wanted["call"] = _of_dialog(tool, given)
     gate = Client.configured()
@@ -76,7 +77,7 @@ def run(client: str, wait: float, interactive: bool) -> int:
         return _beside_dialog(gate, wanted, wait, event)
     if name != "PreToolUse":
         raise NoGate(f"no hook of this name is known: {name}")
-    answer = gate.ask(wanted, wait)
+    answer = _asked(gate, wanted, wait)
     decision, reason = _decided(client, answer, wanted, event)
     told: dict[str, Any] = {
         "hookEventName": name,
@@ -86,6 +87,22 @@ def run(client: str, wait: float, interactive: bool) -> int:
     if decision == "allow":
         told["updatedInput"] = answer["arguments"]
     return _print({"hookSpecificOutput": told})
+
+
+def _asked(gate: Client, wanted: dict[str, Any], wait: float) -> dict[str, Any]:
+    """The answer to a call. It does not count where a script has changed while people were asked: they are asked anew."""
+    answer = gate.ask(wanted, wait)
+    if answer["state"] == "allowed" and (now := _scripts(wanted)) != wanted["scripts"]:
+        wanted["scripts"] = now
+        answer = gate.ask(wanted, 0)
+    return answer
+
+
+def _scripts(wanted: dict[str, Any]) -> dict[str, Any]:
+    command = wanted["arguments"].get("command")
+    return (
+        scripts_of(command, wanted["place"]) if wanted["tool"] == "Bash" and isinstance(command, str) else {}
+    )
 
 
 def _decided(
@@ -116,7 +133,7 @@ def _beside_dialog(gate: Client, wanted: dict[str, Any], wait: float, event: dic
     seen = os.path.getsize(path) if os.path.exists(path) else 0
     left = wait
     while left > 0:
-        answer = gate.ask(wanted, min(left, _SLICE_SECONDS))
+        answer = _asked(gate, wanted, min(left, _SLICE_SECONDS))
         left -= _SLICE_SECONDS
         if answer["state"] == "allowed":
             allowed = {"behavior": "allow", "updatedInput": answer["arguments"]}
@@ -211,3 +228,49 @@ def forget(wanted: dict[str, Any]) -> None:
         with open(path, encoding="utf-8") as stream:
             if json.load(stream).get("call") == wanted["call"]:
                 os.unlink(path)
+
+
+# --- scripts that a command runs ---------------------------------------------------------------------------
+
+_RUNS = ("bash", "sh", "dash", "zsh", "ksh", "python", "python3", "node", "ruby", "perl", "source", ".")
+_BEFORE = ("sudo", "env", "exec", "nohup", "time", "command")
+
+
+def scripts_of(command: str, place: str) -> dict[str, dict[str, Any]]:
+    """The scripts that a command names to run, by path, with their SHA-256 and size. Raises `OSError`."""
+    import shlex
+    from hashlib import file_digest
+
+    lexer = shlex.shlex(command.replace("\n", ";"), posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    try:
+        words = list(lexer)
+    except ValueError:
+        return {}  # no shell runs it either: a quote is open
+    found: dict[str, dict[str, Any]] = {}
+    simple: list[str] = []
+    for word in [*words, ";"]:
+        if word.strip("();<>|&"):
+            simple.append(word)
+            continue
+        while simple and (
+            simple[0] in _BEFORE or ("=" in simple[0] and "/" not in simple[0].partition("=")[0])
+        ):
+            simple.pop(0)
+        program, *rest = simple or [""]
+        simple = []
+        if program == "cd" and rest:
+            place = os.path.join(place, rest[0])
+        name = program if "/" in program else ""
+        if os.path.basename(program) in _RUNS:
+            name = next((one for one in rest if not one.startswith("-")), "")
+            if rest and rest[0] in ("-c", "-m", "-e"):
+                name = ""
+        path = os.path.join(place, name)
+        if name and os.path.isfile(path):
+            with open(path, "rb") as stream:
+                if stream.read(4) != b"\x7fELF":  # a program is no script
+                    stream.seek(0)
+                    digest = file_digest(stream, "sha256").hexdigest()
+                    found[name] = {"sha256": digest, "size": stream.tell()}
+    return found

@@ -1,6 +1,7 @@
 """`sayso mcp`: an MCP server with which an agent asks people and runs flows. It asks the gate, as every door does.
 
-A tool answers within 45 seconds, since progress does not extend a client's time-out: with the answer, or with `pending` and the
+To a client that declares the extension `io.modelcontextprotocol/tasks` a tool gives a task, whose id is the request's. For all others a
+tool answers within 45 seconds, since progress does not extend a client's time-out: with the answer, or with `pending` and the
 key. The same call with the same key goes on waiting for the same request, also from another process.
 """
 
@@ -11,6 +12,7 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
 from typing import Any
@@ -22,11 +24,14 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import MCPError
 from pydantic import AnyHttpUrl
 
 from bot.gate.client import Client, NoGate
 
 WAIT_SECONDS = 45.0
+TASKS = "io.modelcontextprotocol/tasks"
+_POLL_MS = 2000
 
 
 _FLOW = "flow_"
@@ -105,6 +110,10 @@ _OURS = [
 ]
 
 
+class _TaskParams(types.RequestParams):
+    task_id: str
+
+
 class Door:
     """The tools of one server. `gate` gives the client of whoever calls."""
 
@@ -113,24 +122,43 @@ class Door:
         self.server: Server[Any] = Server(
             "sayso", on_list_tools=self._list, on_call_tool=self._call, version="1"
         )
+        self.server.extensions = {TASKS: {}}
+        for method, do in (("tasks/get", "look"), ("tasks/update", ""), ("tasks/cancel", "cancel")):
+            self.server.add_request_handler(method, _TaskParams, partial(self._task, do))
 
     async def _list(self, ctx: Any, params: Any) -> types.ListToolsResult:
         told = await anyio.to_thread.run_sync(partial(self._gate(ctx).post, "flows"))
         return types.ListToolsResult(tools=[*_OURS, *map(_flow_tool, told["flows"])])
 
-    async def _call(self, ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
-        given = dict(params.arguments or {})
+    async def _call(self, ctx: Any, params: types.CallToolRequestParams) -> Any:
+        given, meta = dict(params.arguments or {}), ctx.meta or {}
+        takes_tasks = TASKS in ((meta.get(types.CLIENT_CAPABILITIES_META_KEY) or {}).get("extensions") or {})
         try:
             if params.name == "check_request":
                 ask = partial(self._gate(ctx).post, "look", request=str(given["request"]))
                 return _told(_answer(await anyio.to_thread.run_sync(ask), ""))
             wanted = self._wanted(params.name, given)
-            ask = partial(self._gate(ctx).ask, wanted, WAIT_SECONDS)
+            use = meta.get("claudecode/toolUseId")
+            if isinstance(use, str):
+                wanted["within"] = {"call": use, "arguments": dict(params.arguments or {})}
+            ask = partial(self._gate(ctx).ask, wanted, 0 if takes_tasks else WAIT_SECONDS)
             answer = await anyio.to_thread.run_sync(ask, abandon_on_cancel=True)
+            if takes_tasks and answer["state"] == "open":
+                look = partial(self._gate(ctx).post, "look", request=answer["request"])
+                return {"resultType": "task", **_as_task(await anyio.to_thread.run_sync(look))}
             return _told(_answer(answer, wanted["call"]))
         except (NoGate, OSError, KeyError, TypeError) as error:
             text = f"{type(error).__name__}: {error}. Nothing was allowed."
             return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
+
+    async def _task(self, do: str, ctx: Any, params: _TaskParams) -> dict[str, Any]:
+        """Look at a task, or cancel it. It never waits for input of the client, so there is nothing to update."""
+        ask = partial(self._gate(ctx).post, do or "look", request=params.task_id, take=do == "look")
+        try:
+            told = await anyio.to_thread.run_sync(ask)
+        except NoGate as error:
+            raise MCPError(types.INVALID_PARAMS, str(error)) from error
+        return {"resultType": "complete", **(_as_task(told) if do == "look" else {})}
 
     def _wanted(self, name: str, given: dict[str, Any]) -> dict[str, Any]:
         """The request that a call of a tool is. Raises `NoGate`, `KeyError`."""
@@ -162,7 +190,7 @@ def _flow_tool(flow: dict[str, Any]) -> types.Tool:
         name=_FLOW + flow["name"],
         description=f"Run the flow {flow['name']} in Slack. {flow['description'] or ''} With one `key` it runs once.".strip(),
         input_schema=schema,
-        output_schema=_result(outputs={"type": "object", "description": "The outputs of its nodes, by id."}),
+        output_schema=_result(outputs={**flow["outputs"], "description": "The outputs of its nodes, by id."}),
     )
 
 
@@ -179,6 +207,17 @@ def _answer(answer: dict[str, Any], key: str) -> dict[str, Any]:
     if answer["state"] == "done":
         told["answer"] = told["outputs"] = answer["outputs"]
     return told
+
+
+def _as_task(told: dict[str, Any]) -> dict[str, Any]:
+    """How a request stands, as a task."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    task = {"taskId": told["request"], "status": "working", "createdAt": told["since"], "lastUpdatedAt": now}
+    task |= {"ttlMs": None, "pollIntervalMs": _POLL_MS}
+    if told["state"] != "open":
+        result = _told(_answer(told, "")).model_dump(by_alias=True, mode="json", exclude_none=True)
+        task |= {"status": "completed", "result": result}
+    return task
 
 
 def _told(told: dict[str, Any]) -> types.CallToolResult:

@@ -18,7 +18,7 @@ import secrets
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from hashlib import sha256
 from typing import Any, NoReturn
@@ -59,8 +59,7 @@ class Proxy:
     async def run(self, command: Sequence[str]) -> int:
         """Relay until one of the two ends; the server's exit code. Raises `OSError`."""
         loop = asyncio.get_running_loop()
-        reader = asyncio.StreamReader(limit=_MOST_BYTES)
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
+        reader = await standard_input()
         pipe = asyncio.subprocess.PIPE
         self._server = await asyncio.create_subprocess_exec(
             *command, stdin=pipe, stdout=pipe, limit=_MOST_BYTES
@@ -68,8 +67,8 @@ class Proxy:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._server.terminate)
         assert self._server.stdout is not None
-        answers = asyncio.create_task(_each(self._server.stdout, self._from_server))
-        asks = asyncio.create_task(_each(reader, self._from_client))
+        answers = asyncio.create_task(each(self._server.stdout, self._from_server))
+        asks = asyncio.create_task(each(reader, self._from_client))
         await asyncio.wait([answers, asks], return_when=asyncio.FIRST_COMPLETED)
         for task in self._held.values():
             task.cancel()
@@ -107,7 +106,7 @@ class Proxy:
         try:
             said = read_line(line)
         except Ambiguous as error:
-            _reply(None, error={"code": -32700, "message": f"sayso gate: the line was refused: {error}"})
+            reply(None, error={"code": -32700, "message": f"sayso gate: the line was refused: {error}"})
             return
         several = isinstance(said, list)
         calls = [one for one in (said if several else [said]) if isinstance(one, dict)]
@@ -115,7 +114,7 @@ class Proxy:
             for one in calls:
                 if "id" in one:
                     message = "sayso gate: send calls of tools one by one"
-                    _reply(one["id"], error={"code": -32600, "message": message})
+                    reply(one["id"], error={"code": -32600, "message": message})
             return
         method, key = (calls[0].get("method"), json.dumps(calls[0].get("id"))) if calls else (None, "")
         if method == "tools/call":
@@ -138,7 +137,7 @@ class Proxy:
             text = f"The gate gave no answer ({error}). The call was not made."
         # Whoever cancelled it meanwhile has taken it from here.
         if self._held.pop(key, None) is not None and text:
-            _reply(call.get("id"), result={"content": [{"type": "text", "text": text}], "isError": True})
+            reply(call.get("id"), result={"content": [{"type": "text", "text": text}], "isError": True})
 
     async def _decided(self, line: bytes, call: dict[str, Any]) -> str:
         """Why a call is not made; empty where it was sent on."""
@@ -154,6 +153,9 @@ class Proxy:
             "machine": socket.gethostname(),
             "listing": self._listed.get(tool, ""),
         }
+        use = (params.get("_meta") or {}).get("claudecode/toolUseId")
+        if isinstance(use, str):
+            wanted["within"] = {"call": use}
         answer = await asyncio.to_thread(partial(self._gate.ask, wanted, self._wait))
         by, reason = ", ".join(answer.get("by") or ()) or "the gate", answer.get("reason") or ""
         if answer["state"] == "open":
@@ -170,13 +172,23 @@ class Proxy:
         await stdin.drain()
 
 
-async def _each(reader: asyncio.StreamReader, take: Any) -> None:
+async def standard_input() -> asyncio.StreamReader:
+    """What the client writes."""
+    reader = asyncio.StreamReader(limit=_MOST_BYTES)
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
+    return reader
+
+
+async def each(reader: asyncio.StreamReader, take: Any) -> None:
+    """Take line after line, until there is none."""
     while line := await reader.readline():
         taken: Awaitable[None] = take(line)
         await taken
 
 
-def _reply(id_: Any, **told: Any) -> None:
+def reply(id_: Any, **told: Any) -> None:
+    """Answer the client in place of the server."""
     _write(json.dumps({"jsonrpc": "2.0", "id": id_, **told}).encode() + b"\n")
 
 
@@ -185,12 +197,12 @@ def _write(line: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def serve(command: Sequence[str], name: str, wait: float) -> NoReturn:
+def serve(make: Callable[[Client], Proxy], command: Sequence[str]) -> NoReturn:
     """Relay between this process's standard input and output and a server, and end the process. Raises `NoGate`, `OSError`."""
     gate = Client.configured()
 
     async def work() -> None:
-        code = await Proxy(gate, name, wait).run(command)
+        code = await make(gate).run(command)
         os._exit(max(code, 0))  # a call that still waits in a thread holds the process no longer
 
     asyncio.run(work())

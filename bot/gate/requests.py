@@ -20,7 +20,8 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from bot.gate.rules import INPUTS, QUOTED, Decision, RulesFile, approval_flow
+from bot.gate.outputs import outputs_schema
+from bot.gate.rules import INPUTS, QUOTED, SCRIPTS, Decision, Rules, RulesFile, approval_flow
 from bot.gate.tokens import Token
 from bot.intents.request_grants import allows, terms_of
 from bot.intents.session_rows import direct_row, note_to, root_row
@@ -40,7 +41,7 @@ from engine.journal.phases import ENDED
 from engine.journal.records import Consumed, InboxItem, InboxRow, KeptRow
 from engine.journal.state import Grant, State
 from engine.language import timestamps
-from engine.language.codec import Json, decode, encode
+from engine.language.codec import Json, canonical, decode, encode
 from engine.language.errors import KeptMoved, SaysoError, StorageError
 from engine.run.dispatcher import RowHandler
 from prompt_state.question_row import thread_key
@@ -85,6 +86,11 @@ class Wanted(Struct, frozen=True):
     interactive: bool = False
     listing: str = ""
     """The digest of the tool's definition, where a door knows it."""
+    scripts: dict[str, Json] = {}
+    """By path the `sha256` and the `size` of the scripts that a command runs, as the door reads them."""
+    within: dict[str, Json] | None = None
+    """The call of a tool that Claude Code makes, and its hook has asked about: its id (`call`), and its `arguments` to a server
+    of sayso."""
 
 
 class Standing(Struct, frozen=True):
@@ -96,6 +102,8 @@ class Standing(Struct, frozen=True):
     outputs: Json = None
     reason: str = ""
     by: Sequence[str] = ()
+    rule: tuple[int, str] = (0, "")
+    """The number of the rule that it was asked under, and the digest of the file."""
     at: str = ""
     handed: str | None = None
     """When it was handed out."""
@@ -143,6 +151,7 @@ class Requests:
             if standing.state == "allowed" and not gone():
                 if standing.handed is not None or not await self._hand_out(standing):
                     continue  # another door of the same session was quicker: this is another call
+                await self._note_use(token, wanted, standing)
             elif standing.state == "allowed":
                 standing = Standing("open")
             return {
@@ -154,19 +163,35 @@ class Requests:
                 "by": list(standing.by),
             }
 
-    async def look(self, token: Token, key: str) -> dict[str, Json]:
-        """How a request of this token stands. Nothing is handed out. Raises `Refused`."""
+    async def look(self, token: Token, key: str, take: bool) -> dict[str, Json]:
+        """How a request of this token stands. An approval is handed out only to `take` it, and once. Raises `Refused`."""
+        standing, since = await self._own(token, key)
+        told: dict[str, Json] = {"state": standing.state, "request": key, "since": since}
+        told |= {"outputs": standing.outputs, "reason": standing.reason}
+        if take and standing.state == "allowed":
+            told["arguments"] = standing.arguments
+            if standing.handed is not None or self._is_stale(standing) or not await self._hand_out(standing):
+                told["state"] = "denied"
+                told["reason"] = (
+                    "It was handed out, and may have run. Make the same call again to ask people anew."
+                )
+        return told
+
+    async def cancel(self, token: Token, key: str) -> dict[str, Json]:
+        """Close a request of this token that is open. Raises `Refused`."""
+        standing, _ = await self._own(token, key)
+        if standing.state == "open" and standing.session_id is not None:
+            await self._close(token, standing, "The agent cancelled it.")
+        return {}
+
+    async def _own(self, token: Token, key: str) -> tuple[Standing, str]:
+        """How a request of this token stands, and since when it is asked. Raises `Refused`."""
         row = await self.notices.stored(key)
         if row is None or row.kind != REQUEST or decode(row.payload).get("token") != token.id:
             raise Refused("there is no such request")
         standing = await self._standing(key)
         assert standing is not None
-        return {
-            "state": standing.state,
-            "request": key,
-            "outputs": standing.outputs,
-            "reason": standing.reason,
-        }
+        return standing, row.received_at
 
     async def ran(self, token: Token, wanted: Wanted) -> dict[str, Json]:
         """A call has run. Where it is not what was allowed, people are told."""
@@ -223,15 +248,22 @@ class Requests:
         ours = _digest(wanted)
         call = _key("gate:call", token, wanted.door, wanted.session, wanted.call)
         times, known = await self._last(call)
-        again = None
+        before = ""
         if known is not None:
             if known["digest"] != ours:
                 raise Refused("this call was asked about with other arguments")
             if known.get("request") is not None:
                 standing = await self._standing(known["request"])
-                if standing is not None and standing.handed is None and not self._is_stale(standing):
+                changed = known["scripts"] != wanted.scripts
+                usable = standing is not None and standing.handed is None and not self._is_stale(standing)
+                if usable and not changed:
                     return str(known["request"])
-                again = standing.handed if standing else None
+                if standing is not None and standing.handed is not None:
+                    before = f", which was allowed at {timestamps.told(standing.handed)} and may have run"
+                if changed:
+                    before += ", whose script has changed since it was asked about"
+                if standing is not None and standing.state == "open" and standing.session_id is not None:
+                    await self._close(token, standing, "A script that it runs has changed.")
         rules = self.rules.read()
         decided = rules.decide(token.agent, wanted.tool, wanted.arguments)
         if wanted.kind != "approval":
@@ -243,7 +275,9 @@ class Requests:
             decided = rules.otherwise()
         noted: dict[str, Json] = {"digest": ours, "rule": decided.rule, "rules": rules.digest}
         by = ["gate.yml"]
-        bound_to: Json = [dict(decided.asking), wanted.listing]
+        if decided.kind == "ask" and pinned and (used := await self._used(token, wanted, decided, rules)):
+            by, decided = used, Decision("allow", decided.rule)
+        bound_to: Json = [dict(decided.asking), wanted.listing, wanted.scripts]
         terms = terms_of(token.id, wanted.session, (wanted.machine, wanted.place), bound_to)
         grant = None
         if wanted.kind == "approval" and decided.kind == "ask" and pinned:
@@ -263,12 +297,14 @@ class Requests:
                 "by": by,
             }
         key, standing = await self._current(_base(token, wanted, ours))
-        items = [InboxItem(f"{call}:{times}", NOTED, encode({**noted, "request": key}))]
+        items = [
+            InboxItem(f"{call}:{times}", NOTED, encode({**noted, "request": key, "scripts": wanted.scripts}))
+        ]
         if standing is None:
             slowed = await self._slowed(token, key)
             if slowed is not None:
                 return {"state": "busy", "reason": slowed}
-            payload = self._payload(token, wanted, decided, rules.digest, again)
+            payload = self._payload(token, wanted, decided, rules.digest, before)
             payload["about"] |= {"agent": token.agent, "grant": terms}
             if not pinned:
                 payload["about"]["before"] += ", whose definition has changed since it was first listed"
@@ -293,14 +329,19 @@ class Requests:
             return grant
 
     def _payload(
-        self, token: Token, wanted: Wanted, decided: Decision, rules: str, again: str | None
+        self, token: Token, wanted: Wanted, decided: Decision, rules: str, before: str
     ) -> dict[str, Json]:
         """What is stored of a request. Raises `FlowError` where a question is none."""
         where = " in ".join(one_line(part, 120) for part in (wanted.machine, wanted.place) if part)
         who = token.agent + (f" on {where}" if where else "")
         why = one_line(wanted.reason, _WORDS)
         quoted = QUOTED if why else ""
-        before = "" if again is None else f", which was allowed at {timestamps.told(again)} and may have run"
+        scripts = [
+            f"{one_line(path, 120)} ({told['size']} bytes, SHA-256 {told['sha256']})"
+            for path, told in wanted.scripts.items()
+        ]
+        if scripts:
+            quoted = SCRIPTS + quoted
         flow: Flow | None = None
         if wanted.kind == "approval":
             flow = approval_flow(decided.asking, quoted, decided.rule)
@@ -319,6 +360,7 @@ class Requests:
                 "who": who,
                 "why": why,
                 "before": before,
+                "scripts": ", ".join(scripts),
                 "rules": rules,
                 "rule": decided.rule,
             },
@@ -390,6 +432,29 @@ class Requests:
         if ours and standing.pin is not None:
             await self._pin(str(standing.pin["id"]), str(standing.pin["listing"]))
         return ours
+
+    async def _note_use(self, token: Token, wanted: Wanted, standing: Standing) -> None:
+        """Keep that a hook has got an allow: the door that the call comes to next does not ask again."""
+        if wanted.door != "claude":
+            return
+        data: dict[str, Json] = {"tool": wanted.tool, "digest": _digest(wanted), "by": list(standing.by)}
+        noted = encode({**data, "rule": standing.rule[0], "rules": standing.rule[1]})
+        await self._keep(InboxItem(_key("gate:use", token, wanted.call), NOTED, noted))
+
+    async def _used(self, token: Token, wanted: Wanted, decided: Decision, rules: Rules) -> list[str] | None:
+        """Who allowed this call already, when the hook asked about it: the same one, asked under the same rule, and once."""
+        if wanted.within is None:
+            return None
+        row = await self.notices.stored(_key("gate:use", token, str(wanted.within["call"])))
+        if row is None:
+            return None
+        data, ours = decode(row.payload), _digest(wanted)
+        if wanted.door == "mcp" and data["tool"].endswith("__request_approval"):
+            ours = digest("call", {"tool": data["tool"], "arguments": wanted.within["arguments"]})
+        if data["digest"] != ours or (data["rule"], data["rules"]) != (decided.rule, rules.digest):
+            return None
+        first = await self._keep(InboxItem(f"gate:used:{row.key}", NOTED, encode({})))
+        return list(data["by"]) if first else None
 
     async def _pinned(self, token: Token, wanted: Wanted) -> bool:
         """True if a tool is defined as it was when its definition was first seen, or last approved."""
@@ -466,6 +531,7 @@ class Requests:
             by=by,
             at=asked.at,
             handed=None if out is None else out.received_at,
+            rule=(data["about"]["rule"], data["about"]["rules"]),
             valid_seconds=float(data["validSeconds"]),
             pin=data.get("pin"),
         )
@@ -483,7 +549,12 @@ class Requests:
         """The flows that agents may run, as `gate.yml` lists them. Raises `FlowError`."""
         served = self.starter.library.refresh()
         return [
-            {"name": name, "description": flow.description, "inputs": schema_of(flow.inputs)}
+            {
+                "name": name,
+                "description": flow.description,
+                "inputs": schema_of(flow.inputs),
+                "outputs": outputs_schema(flow),
+            }
             for name in self.rules.read().document.flows
             if (flow := served.get(name)) is not None
         ]
@@ -594,7 +665,7 @@ def _key(name: str, token: Token, *parts: str) -> str:
 
 def _base(token: Token, wanted: Wanted, ours: str) -> str:
     """What requests that are alike share; flows are alike under one key only."""
-    more = [wanted.call] if wanted.kind == "flow" else [wanted.listing]
+    more = [wanted.call] if wanted.kind == "flow" else [wanted.listing, canonical(wanted.scripts).decode()]
     return _key("gate:request", token, wanted.kind, wanted.session, ours, *more)
 
 

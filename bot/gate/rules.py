@@ -140,6 +140,8 @@ INPUTS: dict[str, Json] = {
 """The inputs of a request's flow; `about` says who asks, why, and by which rule."""
 QUOTED = "\n> {{ inputs.about.why }}"
 """What an agent says about its request, in one line: nothing in it can pose as words of sayso."""
+SCRIPTS = "\nIt runs {{ inputs.about.scripts }}"
+"""The scripts that a command runs, as its hook reads them."""
 
 
 def approval_flow(asking: Mapping[str, Json], quoted: str = QUOTED, rule: int = 0) -> Flow:

@@ -59,7 +59,9 @@ class Server:
     async def _answered(self, request: web.Request, token: Token, data: Json) -> dict[str, Json]:
         do = request.match_info["do"]
         if do == "look":
-            return await self._requests.look(token, str(data["request"]))
+            return await self._requests.look(token, str(data["request"]), data.get("take") is True)
+        if do == "cancel":
+            return await self._requests.cancel(token, str(data["request"]))
         if do == "flows":
             return {"flows": self._requests.flows()}
         seconds = min(float(data.pop("wait", 0.0)), MOST_SECONDS)

@@ -8,11 +8,13 @@ import os
 import subprocess
 import sys
 import time
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bot.gate.hook import scripts_of
 from tests.gate.conftest import Gate
 from tests.support.bot import ROOT
 
@@ -289,3 +291,55 @@ async def test_doctor_tells_an_advice_from_a_boundary(hooks: Hooks) -> None:
     (config / "settings.json").write_text(printed.replace('"block"', '"allow"'))
     assert looked().returncode == 1
     assert "cannot be asked" in looked(SAYSO_GATE_URL="http://127.0.0.1:1").stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        ("bash deploy.sh", ["deploy.sh"]),
+        ("./deploy.sh --region eu", ["./deploy.sh"]),
+        ("python3 -u x.py a", ["x.py"]),
+        ("cd sub && ./y.sh | tee log", ["./y.sh"]),
+        ("A=/b sudo bash -x deploy.sh; python x.py", ["deploy.sh", "x.py"]),
+        ("set -e\n(./deploy.sh)", ["./deploy.sh"]),
+        ("v=$(./deploy.sh)", ["./deploy.sh"]),
+        ("cat deploy.sh", []),
+        ("bash -c 'echo deploy.sh'", []),
+        ("python -m x", []),
+        ("bash missing.sh", []),
+        ('echo "open', []),
+        (sys.executable, []),
+    ],
+)
+def test_scripts_are_found_in_commands(tmp_path: Path, command: str, named: list[str]) -> None:
+    """Those that a command runs by name; no data, no programs, nothing that is not there."""
+    (tmp_path / "sub").mkdir()
+    for name in ("deploy.sh", "x.py", "sub/y.sh"):
+        (tmp_path / name).write_text("echo")
+    found = scripts_of(command, str(tmp_path))
+    assert list(found) == named
+    assert all(told == {"sha256": sha256(b"echo").hexdigest(), "size": 4} for told in found.values())
+
+
+async def test_a_script_that_changes_is_asked_about_anew(hooks: Hooks, tmp_path: Path) -> None:
+    """Changed before the call is resumed, or while people are asked: the old answer does not count."""
+    script = tmp_path / "deploy.sh"
+    script.write_text("echo one")
+    given = event("bash deploy.sh", cwd=str(tmp_path))
+    assert (await hooks.decision(given, "--wait", "0"))[0] == "defer"
+    thread = await hooks.gate.thread()
+    message = await thread.says("deploy.sh (8 bytes, SHA-256 " + sha256(b"echo one").hexdigest())
+    await thread.press("ben", message, "Allow once")
+    await thread.says("Approved")
+    script.write_text("rm -rf /")
+    assert (await hooks.decision(given, "--wait", "0"))[0] == "defer"
+    message = await thread.says("whose script has changed")
+    assert sha256(b"rm -rf /").hexdigest() in message["text"]
+    waiting = asyncio.create_task(hooks.decision(given, "--wait", "30"))
+    await asyncio.sleep(1)
+    script.write_text("echo two")
+    await thread.press("ben", message, "Allow once")
+    assert (await waiting)[0] == "defer"
+    await thread.says("may have run, whose script has changed")
+    assert (await hooks.decision(given, "--wait", "0"))[0] == "defer"
+    assert thread.count("wants to use") == 3

@@ -7,19 +7,24 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx2
 import pytest
+from mcp.client.client import Client
+from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
 from mcp.client.session import ClientSession
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+from mcp.types import CallToolResult, Request, RequestParams, Result
 
 from tests.gate.conftest import Gate, gated
-from tests.gate.test_hooks import Hooks
+from tests.gate.test_hooks import Hooks, event
+from tests.gate.test_requests import allow_buttons
 from tests.support.acting import Workspace
 from tests.support.bot import ROOT, counted, words
 
@@ -72,6 +77,9 @@ async def test_the_tools_and_listed_flows_have_types(workspace: Workspace, tmp_p
         schema = tools["flow_release"].input_schema
         assert (schema["properties"]["dry"]["type"], schema["required"]) == ("boolean", ["version"])
         assert all(tool.output_schema is not None for tool in tools.values())
+        outputs = (tools["flow_release"].output_schema or {})["properties"]["outputs"]["properties"]
+        assert outputs["ask"]["properties"]["text"]["type"] == ["string"]
+        assert outputs["count"]["properties"]["exit_code"]["type"] == ["number"]
         wrong = await session.call_tool("flow_release", {"version": 3, "key": "k"})
         told = wrong.structured_content or {}
         assert wrong.is_error or told["state"] in ("denied", "pending")
@@ -167,6 +175,130 @@ async def test_a_flow_that_is_started_twice_with_one_key_runs_once(
         await thread.reply("ben", "edge")
         assert (await again)["outputs"]["ask"]["text"] == "edge"
         assert (await two.call_tool("flow_secret", {"key": "k"})).is_error
+
+
+class Task(Result):
+    """A task, as the extension tells it."""
+
+    result_type: Literal["task"]
+    task_id: str
+
+
+class Looked(Result):
+    """What `tasks/get` tells."""
+
+    status: str
+    result: dict[str, Any] | None = None
+
+
+class TaskParams(RequestParams):
+    """Of which task."""
+
+    task_id: str
+
+
+class OfTask(Request[TaskParams, str]):
+    """A request about a task."""
+
+    params: TaskParams
+
+
+class Tasks(ClientExtension):
+    """The client's side of the extension; the SDK has none yet. It keeps the ids of its tasks."""
+
+    identifier = "io.modelcontextprotocol/tasks"
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    async def ask(self, session: ClientSession, method: str, task_id: str) -> Looked:
+        """One request about a task."""
+        kind = Looked if method == "tasks/get" else Result
+        sent: Any = await session.send_request(
+            OfTask(method=method, params=TaskParams(task_id=task_id)), kind
+        )
+        return sent  # type: ignore[no-any-return]
+
+    async def follow(self, task: Task, context: ClaimContext) -> CallToolResult:
+        """Look until it has ended."""
+        self.seen.append(task.task_id)
+        told = await self.ask(context.session, "tasks/get", task.task_id)
+        while told.status == "working":
+            await asyncio.sleep(0.1)
+            told = await self.ask(context.session, "tasks/get", task.task_id)
+        assert told.status == "completed"
+        return CallToolResult.model_validate(told.result)
+
+    def claims(self) -> Sequence[ResultClaim[Any]]:
+        """Of calls of tools."""
+        return [ResultClaim(result_type="task", model=Task, resolve=self.follow)]
+
+
+async def test_a_client_that_takes_tasks_gets_one_and_its_result_once(gate: Gate) -> None:
+    """It survives a kill of the server; looked at again it hands nothing out; another token does not see it; it can be cancelled."""
+    tasks = Tasks()
+    env = {**Hooks(gate, await gate.url()).env, "PYTHONPATH": str(ROOT)}
+    server = StdioServerParameters(
+        command=sys.executable, args=["-m", "bot.cli", "mcp"], env=env, cwd=gate.folder
+    )
+    given = {"tool": "restart", "arguments": {"host": "web-3"}, "key": "k"}
+    async with Client(server, extensions=[tasks]) as client:
+        asked = asyncio.create_task(client.call_tool("request_approval", given))
+        thread = await gate.thread()
+        message = await thread.says("wants to use")
+        asked.cancel()
+    async with Client(server, extensions=[tasks]) as client:
+        [task_id] = tasks.seen
+        assert (await tasks.ask(client.session, "tasks/get", task_id)).status == "working"
+        await tasks.ask(client.session, "tasks/update", task_id)
+        await thread.press("ben", message, "Allow once")
+        await thread.says("Approved")
+        told = (await tasks.ask(client.session, "tasks/get", task_id)).result or {}
+        assert told["structuredContent"]["arguments"] == {"host": "web-3"}
+        again = (await tasks.ask(client.session, "tasks/get", task_id)).result or {}
+        assert (again["structuredContent"]["state"], "arguments" in again["structuredContent"]) == (
+            "denied",
+            False,
+        )
+        asked = asyncio.create_task(client.call_tool("ask_human", {"message": "Which colour?"}))
+        await thread.says("Which colour?")
+        await tasks.ask(client.session, "tasks/cancel", tasks.seen[-1])
+        assert ((await asked).structured_content or {})["state"] == "denied"
+        await thread.says("The agent cancelled it")
+        with pytest.raises(MCPError):
+            await tasks.ask(client.session, "tasks/get", "gate:request:guess:0")
+    other = server.model_copy(update={"env": {**env, "SAYSO_GATE_TOKEN": gate.login("codex:desk", "ben")}})
+    async with Client(other, extensions=[tasks]) as client:
+        with pytest.raises(MCPError):
+            await tasks.ask(client.session, "tasks/get", task_id)
+
+
+async def test_the_hook_and_the_server_see_one_call(gate: Gate) -> None:
+    """What people allowed the hook is not asked about again, once; another call, or one under another rule, is."""
+    hooks = Hooks(gate, await gate.url())
+    given = {"tool": "restart", "arguments": {"host": "web-3"}, "reason": "It hangs."}
+    call_of = event("", "toolu_9", tool_name="mcp__sayso__request_approval", tool_input=given)
+    waiting = asyncio.create_task(hooks.decision(call_of, "--wait", "30"))
+    thread = await gate.thread()
+    await thread.press("ben", await thread.says("request_approval"), "Allow once")
+    assert (await waiting)[0] == "allow"
+    meta: Any = {"claudecode/toolUseId": "toolu_9"}
+
+    def asks() -> int:
+        """How many calls of the server wait for people."""
+        roots = [message["ts"] for message in gate.workspace.messages("ops")]
+        said = [one for root in roots for one in gate.workspace.messages("ops", root)]
+        return sum(len(allow_buttons(one)) for one in said)
+
+    async with stdio(gate) as session:
+        result = await session.call_tool("request_approval", given, meta=meta)
+        told = result.structured_content or {}
+        assert (told["state"], told["arguments"]) == ("allowed", {"host": "web-3"})
+        for number, host in enumerate(("web-3", "web-4"), 1):
+            wanted = {**given, "arguments": {"host": host}}
+            asked = asyncio.create_task(session.call_tool("request_approval", wanted, meta=meta))
+            await gate.workspace.wait_for(lambda number=number: asks() == number, timeout=20)
+            asked.cancel()
 
 
 async def test_over_http_each_client_brings_its_token(gate: Gate) -> None:
