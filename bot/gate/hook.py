@@ -239,7 +239,6 @@ _BEFORE = ("sudo", "env", "exec", "nohup", "time", "command")
 def scripts_of(command: str, place: str) -> dict[str, dict[str, Any]]:
     """The scripts that a command names to run, by path, with their SHA-256 and size. Raises `OSError`."""
     import shlex
-    from hashlib import file_digest
 
     lexer = shlex.shlex(command.replace("\n", ";"), posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
@@ -270,6 +269,8 @@ def scripts_of(command: str, place: str) -> dict[str, dict[str, Any]]:
         if name and os.path.isfile(path):
             with open(path, "rb") as stream:
                 if stream.read(4) != b"\x7fELF":  # a program is no script
+                    from hashlib import file_digest
+
                     stream.seek(0)
                     digest = file_digest(stream, "sha256").hexdigest()
                     found[name] = {"sha256": digest, "size": stream.tell()}
