@@ -1,10 +1,10 @@
-"""From settings to an engine and to what a bot consists of.
+"""Assembly: from settings to an engine and to the parts of a bot.
 
 May import: `intents` and below.
 
 Invariants:
 
-* What is put together here is all that differs between production, the local workspace and tests.
+* Production, the local workspace and tests differ only in the parts assembled here.
 
-A crash: Nothing of its own.
+Effects of a crash: none of its own.
 """

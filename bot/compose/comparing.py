@@ -1,6 +1,6 @@
-"""The comparison of rows with the journals after a start: the newest sessions before anything is served, the others some at a
-time while it is. What is done to a session compares its own rows by its claim; what only reads rows waits here for those that
-it is about."""
+"""Comparison of rows with the journals after a start: the newest sessions before anything is served, the others
+gradually while it is. A command for a session compares that session's rows by its claim; code that only reads rows
+waits here for those it needs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from prompt_state import question_row
 from prompt_state.question_row import PromptState
 
 AT_ONCE = 500
-"""How many sessions are compared before anything is served: some tenths of a second."""
+"""Number of sessions compared before anything is served, which takes some tenths of a second."""
 SLICE = 25
-"""How many are compared while commits wait for it."""
+"""Number of sessions compared while commits wait."""
 
 
 class Comparing:
@@ -49,7 +49,8 @@ class Comparing:
             self.done.set()
 
     def _slice(self, earlier: Sequence[Head], count: int) -> list[Head]:
-        """Compare the sessions after an earlier slice, and at last what there is of ended ones. On the thread of the store."""
+        """Compare the sessions after an earlier slice, and at last leftover rows of ended ones. On the thread of the
+        store."""
         store = self._engine.store
         # A session may have been deleted meanwhile; where all of a slice were, it begins anew.
         before = next(
@@ -64,7 +65,7 @@ class Comparing:
         return heads
 
     async def of_thread(self, key: str | None) -> None:
-        """Return once the sessions of a thread are compared: before what was said or pressed there means anything."""
+        """Return once the sessions of a thread are compared, before its messages and clicks are interpreted."""
         if key is not None and not self.done.is_set():
             await self._stored("comparing rows", self._thread, key)
 
@@ -73,7 +74,7 @@ class Comparing:
         mend(store, self._engine.now(), store.sessions.heads(statuses=OPEN, thread_key=key, limit=None))
 
     async def prompt(self, prompt_id: str) -> PromptState | None:
-        """A question, open or not. One that has no row is looked for again once all are compared."""
+        """Return a question, open or not. One without a row is looked up again once all are compared."""
         engine = self._engine
         found = await engine.writer.call(question_row.find, engine.store.prompts, prompt_id)
         if found is None and not self.done.is_set():

@@ -1,10 +1,9 @@
-"""What a process of sayso is put together from: the machine that it runs on, an engine, node types of
-installed packages, and who answers agents.
+"""The assembly of a process: the machine that it runs on, an engine, node types of installed packages, and the provider
+for agents.
 
-Time, chance, the disk and the network come in through `Machine`, so that all of it can be taken away: the
-simulation in the tests runs this same bot with a clock, a network and deaths of its own making. Slack's
-libraries are loaded by the first that talks to Slack, which a process of the terminal never does; what talks
-to models is loaded by the first model call.
+Time, chance, the disk and the network come in through `Machine`, so that all of it can be replaced: the simulation in
+the tests runs this same bot with its own clock, network and crashes. Slack's libraries are loaded on first use, which
+never happens in a process of the terminal; those for models by the first model call.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ log = logging.getLogger("sayso")
 
 
 def _keep_what_is_loaded() -> None:
-    """What was loaded so far stays: full collections of it would only hold up acknowledgements."""
+    """Exempt loaded objects from collections, which would only delay acknowledgements."""
     gc.collect()
     gc.freeze()
 
@@ -80,16 +79,16 @@ class Machine:
     writer: Callable[[Store], Writer] = Writer
     runners: Callable[[], Mapping[str, Runner]] = runners
     slack_app: Callable[..., Any] | None = None
-    """What takes everything from Slack; None for the one with Bolt."""
+    """Receiver of everything from Slack; None for the one with Bolt."""
     tuning: Tuning = SLACK_PACE
     poll_seconds: float = POLL_SECONDS
-    """How often the commits of other processes are looked for."""
+    """Seconds between checks for commits of other processes."""
     started: Callable[[], Any] = _keep_what_is_loaded
     """Done once everything is loaded."""
 
     @cached_property
     def now(self) -> Callable[[], str]:
-        """Gives the time as it is stored."""
+        """Return a clock of stored times."""
         return timestamps.clock(self.seconds)
 
 
@@ -110,8 +109,8 @@ def make_engine(
     said_in: SaidIn | None = None,
     public: Public = nowhere,
 ) -> Engine:
-    """An engine over a store, with what every process needs. `said_in` reads what was said in a thread, `public` says
-    whether everybody here can read a channel."""
+    """Return an engine over a store, with the parts that every process needs. `said_in` reads the messages of a thread,
+    `public` tells whether everybody here can read a channel."""
     extensions: list[Extension] = [projection]
     if slack:
         from bot.intents.session_rows import mark_rows, slack_intents
@@ -160,7 +159,7 @@ def make_engine(
 
 
 def traced(env: Mapping[str, str]) -> bool:
-    """Whether spans are to be sent somewhere, by the variables that OpenTelemetry documents."""
+    """True if spans are to be exported, by the variables that OpenTelemetry documents."""
     if (
         env.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
         or env.get("OTEL_TRACES_EXPORTER") == "none"
@@ -170,7 +169,7 @@ def traced(env: Mapping[str, str]) -> bool:
 
 
 def _export_spans(engine: Engine, env: Mapping[str, str]) -> None:
-    """Send spans from now on. Where that is not possible it is said, and the engine runs without."""
+    """Start exporting spans. If that is impossible it is logged, and the engine runs without."""
     try:
         from bot.compose.telemetry import export_spans  # OpenTelemetry, which most do not use
 
@@ -204,7 +203,7 @@ def _prices(settings: Settings) -> Mapping[str, Price] | None:
 
 
 def lacking(store: Store) -> dict[str, list[Head]]:
-    """The open sessions of a store by what they lack of packages, in a sentence. Those that cannot be read are left out."""
+    """Return the open sessions of a store by the package they miss, as a sentence. Unreadable ones are left out."""
     found: dict[str, list[Head]] = {}
     flows: dict[str, Flow | None] = {}
     for head in store.sessions.heads(statuses=("running", "paused"), limit=None):
@@ -219,7 +218,7 @@ def lacking(store: Store) -> dict[str, list[Head]]:
 
 
 def _of_packages(store: Store, digest: str) -> Flow | None:
-    """The flow of that digest, if it uses types of packages; reading one costs more than most sessions are worth."""
+    """Return the flow of that digest, if it uses types of packages; reading others would be wasted effort."""
     try:
         body = store.flows.text(digest)
         return flow_from_body(body) if b'"types":' in body else None
@@ -249,12 +248,12 @@ TURN = "turn"
 
 
 def key_variable(settings: Settings) -> str | None:
-    """The variable that has the key for Claude; None where there is none."""
+    """Return the variable with the key for Claude, or None."""
     return next((name for name in KEY_VARIABLES if settings.env.get(name, "").strip()), None)
 
 
 def scripted(settings: Settings) -> bool:
-    """Whether scripts answer in place of Claude."""
+    """True if scripts answer in place of Claude."""
     agents = settings.agents
     if agents.scripted == "never":
         return False
@@ -263,12 +262,12 @@ def scripted(settings: Settings) -> bool:
 
 
 def needs_model(flow: Flow) -> bool:
-    """Whether a flow has an agent, itself or in a flow that it calls."""
+    """True if a flow has an agent, itself or in a flow that it calls."""
     return any(node.agent is not None for nodes in flow.lists.values() for node in nodes.nodes)
 
 
 def scripts(settings: Settings) -> Callable[[NodeContext], Provider | None]:
-    """Who answers a model call in place of Claude."""
+    """Return a function that gives the scripted provider of a model call, or None for Claude."""
 
     def answers(ctx: NodeContext) -> Provider | None:
         if not scripted(settings):

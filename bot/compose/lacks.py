@@ -1,5 +1,5 @@
-"""What a flow refers to and this installation lacks: secrets, MCP servers, the key for Claude. It is said before anybody is asked
-for anything, and holds up nothing: it may be set before it is needed.
+"""Resources that a flow uses and this installation lacks: secrets, MCP servers, the key for Claude. They are reported
+before any question, and block nothing: they may be added before they are needed.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from engine.models.keys import KEY_VARIABLES
 from engine.nodes.runtime.secrets import unset
 
 KEPT_SECONDS = 5.0
-"""How long what was found is believed: a card that is drawn often asks for secrets no more often."""
+"""Seconds for which a result is cached: a card that is drawn often does not look up secrets more often."""
 PATIENCE_SECONDS = 1.0
-"""How long a card waits for a program that gives secrets; what it says later stands on the next one."""
+"""Seconds for which a card waits for a program that supplies secrets; a later result appears on the next card."""
 
 
 def lacks(flow: Flow, settings: Settings, secret: Callable[[str], str]) -> Iterator[str]:
-    """What is missing here for this flow, a sentence each. It may ask a program for each secret."""
+    """Yield the resources missing here for this flow, a sentence each. May run a program for each secret."""
     yield from unset(flow.secrets, secret)
     if not needs_model(flow):
         return
@@ -46,7 +46,7 @@ class Lacks:
         self._asked: dict[str, tuple[float, asyncio.Task[Sequence[str]]]] = {}
 
     async def __call__(self, flow: Flow) -> Sequence[str]:
-        """What is missing for this flow, as far as that is known soon enough."""
+        """Return the resources missing for this flow, as far as known in time."""
         if not (flow.secrets or needs_model(flow)):
             return ()
         until, task = self._asked.get(flow.digest, (0.0, None))

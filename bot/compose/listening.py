@@ -1,6 +1,6 @@
-"""HTTP servers of a process. A client that connects and sends no request takes no descriptor for long: there is a cap on
-connections, and a time for the headers and for the body of a request. What a client sends wrongly is answered, and is no
-fault of this process: the log has nothing of it.
+"""HTTP servers of a process. Idle clients cannot exhaust descriptors: there is a cap on connections, and a time limit
+for the headers and for the body of a request. Malformed requests are answered, and not logged, since they are not
+faults of this process.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from aiohttp.http_exceptions import HttpProcessingError
 log = logging.getLogger("sayso.http")
 
 MOST_CONNECTIONS = 256
-"""How many connections a server has at most; fewer where the process may open few files."""
+"""Most connections of a server; fewer if the process may open few files."""
 HEADER_SECONDS = 10.0
-"""How long the headers of a request may take to come."""
+"""Seconds for the headers of a request to arrive."""
 BODY_SECONDS = 10.0
-"""How long its body may take."""
+"""Seconds for its body to arrive."""
 _KEPT_SECONDS = 30.0
-"""How long a connection is kept for another request."""
+"""Seconds for which a connection is kept for another request."""
 _BACKLOG = 32
-"""How many connections are taken in one go."""
+"""Most connections accepted at once."""
 _MOST_FILES = 65_536
 
 
@@ -58,9 +58,9 @@ class Listener:
         self._most = MOST_CONNECTIONS if files < 0 else min(MOST_CONNECTIONS, files // 4)
         self._busy: set[asyncio.BaseTransport] = set()
         self._coming: dict[asyncio.BaseTransport, None] = {}
-        """Those whose request has a body that is not here as a whole."""
+        """Connections whose request body is incomplete."""
         self._idle: dict[asyncio.BaseTransport, asyncio.TimerHandle | None] = {}
-        """The connections without a request under way, and until when their headers have to be here."""
+        """Connections without a request under way, with the timeout of their headers."""
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen; the address. Raises `OSError`."""
@@ -99,11 +99,11 @@ class Listener:
             if not transport.is_closing():
                 self._idle[transport] = None
 
-    # -- what connections tell
+    # -- callbacks of connections
 
     def opened(self, transport: asyncio.Transport) -> None:
-        """A connection was opened. Above the cap the one that has had no request for longest has to go, then the one whose
-        body has not come for longest."""
+        """Register a connection. Above the cap the one that has been without a request for longest is closed, then the
+        one whose body has been incomplete for longest."""
         waited = next(iter([*self._idle, *self._coming]), transport)
         self._idle[transport] = None
         self.heard(transport)

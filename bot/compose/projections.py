@@ -1,8 +1,8 @@
-"""Timers, locks, prompts and intents follow from the journal: compared with it, and written anew where they differ.
+"""Timers, locks, prompts and intents follow from the journal: compared with it, and rewritten if they differ.
 
-They are written in the commit of the events that they follow from, so a difference means that somebody changed or
-deleted rows, or wrote older ones back: a deadline would never come, a button would find no question, two sessions would
-work under one lock. `bot.compose.comparing` says when; `differences` changes nothing.
+They are written in the commit of their events, so a difference means that somebody changed, deleted or restored rows: a
+deadline would never come, a button would find no question, two sessions would hold one lock. `bot.compose.comparing`
+decides when; `differences` changes nothing.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ OPEN = ("running", "paused")
 
 @dataclass(frozen=True)
 class Difference:
-    """A session of which some rows are not what its journal says, the rows that put that right, and which they are."""
+    """A session with rows that differ from its journal, the rows that correct them, and their description."""
 
     head: Head
     rows: Sequence[Row]
@@ -67,14 +67,14 @@ _KINDS: dict[type, str] = {
 
 
 def heads_of(store: Store) -> list[Head]:
-    """All sessions that have rows which follow from their journals: those that are open, and those of which some were left."""
+    """Return all sessions that have rows derived from their journals: open ones, and those with leftover locks."""
     left = filter(None, map(store.sessions.head, store.locks.left_behind()))
     return [*store.sessions.heads(statuses=OPEN, limit=None), *left]
 
 
 def differences(store: Store, heads: Sequence[Head]) -> Iterator[Difference]:
-    """Those of these sessions of which stored rows are not what their journals say. Sessions that cannot be read are left out.
-    Raises `StorageError` where nothing can be read just now."""
+    """Yield those of these sessions whose stored rows differ from their journals. Unreadable sessions are left out.
+    Raises `StorageError` while nothing can be read."""
     for head in heads:
         session_id = head.session_id
         if head.quarantined is not None:
@@ -93,7 +93,8 @@ def differences(store: Store, heads: Sequence[Head]) -> Iterator[Difference]:
 
 
 def repairs(state: State, stored: Derived) -> list[Row]:
-    """The rows that make those of a session that is claimed what its journal says: `_prompts` reads all of them. Pure."""
+    """Return the rows that bring those of a claimed session in line with its journal: `_prompts` reads all of them.
+    Pure."""
     known = {row.prompt_id: (row.status, row.deadline) for row in stored.prompts}
     wanted = {name: (state.prompts[name].status, state.prompts[name].deadline) for name in state.open_prompts}
     differ = [name for name in {**known, **wanted} if known.get(name) != wanted.get(name)]
@@ -110,7 +111,7 @@ def _prompts(state: State, stored: Sequence[PromptRow]) -> Iterator[Row]:
 
 
 def _same(wanted: PromptRow, stored: PromptRow) -> bool:
-    """Whether a row says what it should. What one of them lacks was no part of a prompt in the release that wrote it."""
+    """True if a row is as it should be. Fields that one of them lacks did not exist in the release that wrote it."""
     mine, theirs = decode(wanted.body), decode(stored.body)
     both = (mine.keys() & theirs.keys()) - {"snapshotSeq"}
     return (wanted.status, wanted.deadline) == (stored.status, stored.deadline) and all(
@@ -125,7 +126,7 @@ def _lost_intents(store: Store, state: State) -> Iterator[Row]:
 
 
 def intents(state: State) -> list[PutOutbox]:
-    """Questions that nobody sees yet and messages that are under way: where one has no row, it is looked for first. Pure."""
+    """Return intents for unshown questions and undelivered messages, which look for an existing row first. Pure."""
     wanted = undelivered(state)
     if (state.thread or {}).get("key"):
         wanted += [
@@ -139,8 +140,8 @@ def _shown(state: State, prompt_id: str) -> bool:
 
 
 def mend(store: Store, now: str, heads: Sequence[Head]) -> None:
-    """Write the rows of these sessions anew that are not what their journals say, and log them. A session that lost its lock to
-    another one is set aside. One that a living process owns is left to it: its claim has compared them."""
+    """Rewrite the rows of these sessions that differ from their journals, and log them. A session that lost its lock to
+    another one is quarantined. One with a living owner is left to it: its claim has compared them."""
     mine = [head for head in heads if head.owner is None or not store.alive(head.owner)]
     for found in differences(store, mine):
         head = found.head

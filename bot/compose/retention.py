@@ -1,8 +1,8 @@
-"""Deletes what nobody needs any more: ended sessions after their time, with their files; and what people name.
+"""Deletion of old data: ended sessions after their time, with their files; and sessions that people name.
 
-All of it in steps of a few milliseconds, each a transaction of its own, so that whoever else writes waits no longer than
-that. The bot does it once an hour; every other process that wrote does some of it when it is done, if an hour has passed.
-Files go first: a crash in between leaves an ended session without files, which is deleted with the next round.
+All of it in steps of a few milliseconds, each a transaction of its own, so that other writers wait no longer than that.
+The bot does it once an hour; every other process that wrote does some of it at its end, if an hour has passed. Files go
+first: a crash in between leaves an ended session without files, which the next round deletes.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ DONE = "retention"
 """The mark that says when a round was completed, in seconds since 1970."""
 EVERY_SECONDS = 3600.0
 KEYS_LONGER_DAYS = 7
-"""How much longer than sessions the keys of inbox rows are kept: what is delivered again late starts nothing."""
+"""Days for which keys of inbox rows outlive sessions, so that late redeliveries start nothing."""
 COMMAND_SECONDS = 0.25
-"""How much longer a command takes to do some of a round."""
+"""Seconds that a command spends on a part of a round."""
 PAUSE_SECONDS = 0.005
 _AT_ONCE = 50
 
 
 class Step(NamedTuple):
-    """Something to do, and where: on the thread that writes, or where waiting for the disk holds up nobody."""
+    """One action and its place: the thread that writes, or one on which waiting for the disk blocks nobody."""
 
     where: Literal["store", "disk"]
     work: Callable[[], Any]
@@ -55,7 +55,7 @@ Steps = Generator[Step, Any, int]
 
 @dataclass(frozen=True)
 class Retention:
-    """What is kept, and where."""
+    """Storage and rules of the retention."""
 
     store: Store
     files: SessionFiles
@@ -70,7 +70,7 @@ class Retention:
         return cls(store, SessionFiles(settings.home), snapshots, settings.retention_days, blobs_of(settings))
 
     def remove_files(self, session_id: str) -> None:
-        """Remove what a session has on the disk, and in blobs."""
+        """Remove the files of a session on the disk, and in blobs."""
         folder = self.files.folder(session_id)
         for each in (folder, kept_folder(folder), *folder.parent.glob(f"{session_id}.*")):
             shutil.rmtree(each, ignore_errors=True)
@@ -93,7 +93,7 @@ def deletion(kept: Retention, session_ids: Sequence[str]) -> Steps:
 
 
 def forgotten(kept: Retention, session_ids: Sequence[str]) -> Steps:
-    """Delete these sessions, and what people said to sessions that are gone."""
+    """Delete these sessions, and people's messages to sessions that no longer exist."""
     gone = yield from deletion(kept, session_ids)
     yield from _emptied(kept)
     return gone
@@ -114,7 +114,7 @@ def sessions_round(kept: Retention, before: str) -> Steps:
 
 
 def orphans_round(kept: Retention, blobs: Blobs, now: float) -> Steps:
-    """Delete the files of sessions that never came to be, once they are as old as the retention: a crash came between."""
+    """Delete the files of sessions that a crash kept from being stored, once they are as old as the retention."""
     gone = 0
     for session_id in (yield Step("disk", blobs.sessions)):
         if (yield Step("store", partial(kept.store.sessions.head, session_id))) is not None:
@@ -126,7 +126,7 @@ def orphans_round(kept: Retention, blobs: Blobs, now: float) -> Steps:
 
 
 def full_round(kept: Retention, now: str) -> Steps:
-    """Delete what is older than the retention, and say when that was done."""
+    """Delete everything older than the retention, and record the time."""
     before = timestamps.after(now, -kept.days * 86400)
     keys = timestamps.after(now, -(kept.days + KEYS_LONGER_DAYS) * 86400)
     gone = yield from sessions_round(kept, before)
@@ -143,7 +143,7 @@ def full_round(kept: Retention, now: str) -> Steps:
 
 
 def is_due(store: Store, now: str) -> bool:
-    """Whether the last round is an hour old."""
+    """True if the last round is an hour old."""
     last = store.marks.ts(DONE)
     return last is None or timestamps.from_text(now).timestamp() - float(last) >= EVERY_SECONDS
 
@@ -177,7 +177,7 @@ async def in_turn(steps: Steps, writer: Writer) -> int:
 
 
 def clean_up(settings: Settings, store: Store, now: str) -> None:
-    """What a command that wrote does at its end. What it did counts, whatever becomes of this."""
+    """Do some of a round at the end of a command that wrote. Failures do not affect the command."""
     try:
         if is_due(store, now):
             at_once(full_round(Retention.of(settings, store), now), COMMAND_SECONDS)

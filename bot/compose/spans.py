@@ -1,8 +1,8 @@
 """Spans of OpenTelemetry, derived from the events of a committed step. Pure.
 
-A trace is a session, and its id and those of its spans follow from the session's id, the path and the attempt. So
-another process goes on with the trace, and what a crash repeats has the ids that it had. A span is made when its end
-is committed, with a start in the past; what is around it is made later, under the id that is known already.
+A trace is a session, and its id and those of its spans are derived from the session's id, the path and the attempt. So
+another process continues the trace, and work repeated after a crash keeps its ids. A span is made when its end is
+committed, with a start in the past; its parent is made later, under an id that is known already.
 
 Names and attributes are those of the conventions for generative AI and for messaging; ours begin with `sayso.`.
 """
@@ -39,7 +39,7 @@ _STOPS = (
 
 @dataclass(eq=False)
 class Span:
-    """A span that is over. Times are those of events; `error` is a type of error, never its text."""
+    """A finished span. Times are those of events; `error` is a type of error, never its text."""
 
     name: str
     id: int
@@ -77,7 +77,7 @@ def trace_id(session_id: str) -> int:
 
 
 def span_id(session_id: str, path: str, attempt: int | str) -> int:
-    """The id of the span of an attempt: 64 bits. That of the session itself has no path, and 0 for attempt."""
+    """Return the id of the span of an attempt: 64 bits. That of the session itself has no path, and 0 for attempt."""
     return _number(f"{session_id}\n{path}\n{attempt}", 8)
 
 
@@ -90,7 +90,7 @@ class Spans:
     not say: where a restart loses that, such a span begins with the node."""
 
     def __init__(self, content: bool = False) -> None:
-        """`content`: attributes hold what flows, people and models say, too, as the journal has it: without secrets."""
+        """With `content`, attributes also hold texts of flows, people and models, as in the journal: without secrets."""
         self._content = content
         self._again: dict[str, dict[str, str]] = {}
 
@@ -124,7 +124,7 @@ class _Step:
         self._models: dict[str, str] = {}
 
     def take(self, event: Event) -> None:
-        """What one event ends."""
+        """End the spans that one event ends."""
         path, at = event.path or "", event.timestamp
         match event:
             case ev.Start():
@@ -183,7 +183,7 @@ class _Step:
                 self._session(event)
 
     def stop(self, at: str) -> None:
-        """End what has no outcome and will get none."""
+        """End activities that will never have an outcome."""
         if self.before.active is not self.after.active:
             for path in {*self.before.active, *self.begun}:
                 if path not in self.after.active:
@@ -243,7 +243,7 @@ class _Step:
         return container.agent.model if container and container.agent else self._models.get(path, "")
 
     def _told(self, path: str, begun: _Begun, call: _Call | None) -> tuple[str, str, Told]:
-        """Name, kind and attributes of a node's span, by what the node is."""
+        """Return name, kind and attributes of a node's span, by the kind of node."""
         if call is not None:
             tool = {"gen_ai.tool.name": call.name, "gen_ai.tool.call.id": call.use}
             return f"execute_tool {call.name}", "internal", {"gen_ai.operation.name": "execute_tool", **tool}
@@ -267,7 +267,7 @@ class _Step:
         return span_id(self.session_id, owner, self._attempt(owner) or 1)
 
     def _attempt(self, path: str) -> int:
-        """Which attempt of the node at a path is or was under way; 0 where none has begun."""
+        """Return the current or last attempt of the node at a path; 0 if none has begun."""
         run = self.before.nodes.get(path) or self.after.nodes.get(path)
         return self._attempts.get(path) or (run.attempt if run else 0)
 
@@ -287,12 +287,12 @@ class _Step:
             self._received(event, span.id, event.key)
 
     def _question(self, event: ev.PromptEvent) -> tuple[str | None, str]:
-        """Where a question was asked, and when."""
+        """Return the path of a question, and the time at which it was asked."""
         asked = self.after.prompts.get(event.prompt_id)
         return (asked.path, asked.requested_at) if asked else (event.path, event.timestamp)
 
     def _received(self, event: Event, parent: int | None, key: str | None) -> None:
-        """What a person said or pressed was taken from the inbox. Slack's key of it has the time."""
+        """Add the span of a message or click taken from the inbox. Slack's key has its time."""
         found = _SAID.match(key or "")
         if found is None:
             return
@@ -372,7 +372,7 @@ _TOKENS = {
 def _usage(event: ev.CallOutcome) -> Told:
     usage = event.usage or {}
     told: Told = {name: usage[ours] for ours, name in _TOKENS.items() if ours in usage}
-    # The convention counts what came from the cache as input too.
+    # The convention counts cached input too.
     told["gen_ai.usage.input_tokens"] = sum(usage.values()) - usage.get("output_tokens", 0)
     if event.model:
         told["gen_ai.response.model"] = event.model

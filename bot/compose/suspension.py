@@ -1,4 +1,4 @@
-"""What people are told of a suspended store: the threads of open sessions, `sayso doctor`, and `sayso store release`."""
+"""Messages about a suspended store: to the threads of open sessions, in `sayso doctor`, and in `sayso store release`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from engine.storage.store import Store
 log = logging.getLogger("sayso")
 
 LOOK_SECONDS = 1.0
-"""How often it is looked whether somebody has released the store."""
+"""Seconds between checks whether somebody has released the store."""
 
 
 def may_repeat(store: Store) -> Iterator[tuple[Head, str]]:
-    """The open sessions, each with where it stands as stored: what it did after that may be done a second time."""
+    """Yield the open sessions, each with its stored state: later work may be repeated."""
     for head in store.sessions.heads(statuses=("running", "paused"), limit=None):
         yield head, _stands(store, head)
 
@@ -49,7 +49,7 @@ def _stands(store: Store, head: Head) -> str:
 
 
 def notices(store: Store, reason: str) -> list[PutOutbox]:
-    """One message for each thread of an open session; the same ones for the same reason."""
+    """Return one message for each thread of an open session; the same ones for the same reason."""
     which = hashlib.sha256(reason.encode()).hexdigest()[:12]
     return [
         _notice(f"{which}:{head.session_id}", head, head.thread_key, stands)

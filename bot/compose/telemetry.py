@@ -1,8 +1,8 @@
-"""Sends spans by OTLP over HTTP, where the environment names an endpoint. Needs the extra `[otel]`.
+"""Sends spans by OTLP over HTTP, if the environment names an endpoint. Needs the extra `[otel]`.
 
 All is configured by the variables that OpenTelemetry documents: endpoint, headers, resource, sampler, and those of the
-batch processor. What a session does never waits for a collector: spans go into a bounded queue, a thread sends them, and
-what does not fit, or is refused, is dropped and counted.
+batch processor. A session never waits for a collector: spans go into a bounded queue, a thread sends them, and spans
+that overflow or are refused are dropped and counted.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 QUEUE, MOST_WAITING = "OTEL_BSP_MAX_QUEUE_SIZE", 2048
 PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 CLOSE_SECONDS = 2.0
-"""How long the end of a process waits for what is still to be sent."""
+"""Seconds for which the end of a process waits for queued spans."""
 
 
 def export_spans(engine: Engine, env: Mapping[str, str], exporter: SpanExporter | None = None) -> None:
-    """Send the spans of an engine's steps from now on. Raises `ValueError` for what the variables say."""
+    """Export the spans of an engine's steps from now on. Raises `ValueError` for invalid variables."""
     for name, value in env.items():
         if name.startswith("OTEL_"):
             os.environ.setdefault(name, value)  # from `.env`: the library reads the environment
@@ -104,11 +104,11 @@ class Sender(IdGenerator):
         return self._trace
 
     def dropped(self) -> int:
-        """How many spans were not sent: the queue was full, or the collector did not take them."""
+        """Return the number of spans not sent: the queue was full, or the collector refused them."""
         return self._queue.overflown + self._queue.refused
 
     async def close(self) -> None:
-        """Send what is queued, for a short time."""
+        """Send queued spans, for a short time."""
         ending = threading.Thread(target=self._provider.shutdown, name="otel-shutdown", daemon=True)
         ending.start()
         await asyncio.to_thread(ending.join, CLOSE_SECONDS)
@@ -131,7 +131,7 @@ class _Queue(BatchSpanProcessor):
 
 
 class _Counted(SpanExporter):
-    """An exporter that says what became of spans."""
+    """An exporter that counts its results."""
 
     def __init__(self, exporter: SpanExporter, queue: _Queue) -> None:
         self._exporter, self._counts = exporter, queue
@@ -145,7 +145,7 @@ class _Counted(SpanExporter):
         return result
 
     def shutdown(self) -> None:
-        """Send nothing more."""
+        """Stop sending."""
         self._exporter.shutdown()
 
 

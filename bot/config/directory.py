@@ -1,5 +1,5 @@
-"""People as data: who manages whom, in which timezone they are, and rotas of who is on call; from one YAML file that is
-read again when it changes.
+"""People as data: their managers and timezones, and on-call rotas; from one YAML file that is read again when it
+changes.
 
     people:
       ben@example.com: {manager: cleo@example.com, timezone: Europe/Berlin}
@@ -7,8 +7,8 @@ read again when it changes.
       payments: {people: [ana@example.com, ben@example.com], from: 2026-11-02T09:00:00+01:00, each: 7d}
       database: {command: [./on-call, database]}
 
-A command prints the people who are on call now, an e-mail address or user id a line. It is asked at most once a minute.
-What cannot be read names nobody: nobody gains a right by it.
+A command prints the people who are on call now, an e-mail address or user id a line. It runs at most once a minute. An
+unreadable entry names nobody, and so gives nobody a right.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _MOST_BYTES = 64 * 1024
 
 
 class RotaFailed(Exception):
-    """Who is on call is not known just now."""
+    """The people on call are unknown at the moment."""
 
 
 class Directory:
-    """The file, as it is now."""
+    """The current content of the file."""
 
     def __init__(self, path: Path, now: Callable[[], str], steady: Callable[[], float]) -> None:
         self._path = path
@@ -45,18 +45,18 @@ class Directory:
         self._asked: dict[str, tuple[float, list[str]]] = {}
 
     def manager_of(self, entry: str) -> str | None:
-        """Who manages a person, both as the file names them."""
+        """Return the manager of a person, both as the file names them, or None."""
         manager = self.person(entry).get("manager")
         return str(manager) if manager else None
 
     def person(self, entry: str | None) -> Mapping[str, Json]:
-        """What the file says of somebody, by e-mail address or user id; nothing where it does not know them."""
+        """Return the file's entry of a person, by e-mail address or user id; empty if it has none."""
         people = self._document().get("people") or {}
         found = next((people[key] for key in people if key.lower() == (entry or "").lower()), None)
         return found if isinstance(found, dict) else {}
 
     async def on_call(self, rota: str) -> list[str]:
-        """Who is on call now, by e-mail address or user id. Raises `RotaFailed`."""
+        """Return the people on call now, by e-mail address or user id. Raises `RotaFailed`."""
         spec = (self._document().get("rotas") or {}).get(rota)
         if not isinstance(spec, dict):
             raise RotaFailed(f"there is no rota {rota!r} in {self._path.name}")
@@ -100,7 +100,7 @@ class Directory:
         return found
 
     def _document(self) -> dict[str, Json]:
-        """The file's content; what was read last where it cannot be read now."""
+        """Return the file's content; the last known one if it cannot be read now."""
         try:
             found = self._path.stat()
         except OSError:

@@ -1,7 +1,7 @@
 """The flows that are served: every file of a folder, known by the name in `flow:`, reloaded when it changes.
 
-A folder can be a git checkout, or a link that is swapped. Then another version of it is taken as a whole: while git writes,
-where a version was swapped in the middle of reading, and where one of its files cannot be loaded, the one before stays.
+A folder can be a git checkout, or a link that is swapped. A new version of it is applied all at once: while git writes,
+if a version was swapped in the middle of reading, or if one of its files is invalid, the previous one stays.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _NAME = re.compile(r"""^flow:\s*["']?([A-Za-z0-9_-]+)""", re.MULTILINE)
 
 
 DIRTY_SECONDS = 5.0
-"""How long it is believed whether a checkout has changes."""
+"""Seconds for which the result of checking a checkout for changes is cached."""
 UNFINISHED_SECONDS = 60.0
-"""How long a version may stay unfinished before it is said."""
+"""Seconds for which a version may stay unfinished before that is reported."""
 
 
 class _Shelf(NamedTuple):
-    """What was read: when which files had changed, the flows and errors by file, and the flows by name."""
+    """Loaded files: the time of their changes, the flows and errors by file, and the flows by name."""
 
     seen: dict[Path, tuple[int, int]]
     loaded: dict[Path, Flow]
@@ -112,7 +112,7 @@ class Library:
         self._doubts = doubts
 
     def _wait_for(self, version: Version) -> None:
-        """Serve what is served while a version is not finished; say so once that takes long."""
+        """Keep serving the previous version while a new one is unfinished; report it once that takes long."""
         now = time.time()
         if self._waits_since is None:
             self._waits_since = now if version.since is None else min(now, version.since)
@@ -130,13 +130,14 @@ class Library:
             del self._loaded[path]
         for path in set(self.errors) - set(files):
             del self.errors[path]
-        # What could not be read at all is read again at the next look.
+        # Unreadable files are read again at the next look.
         unread = {path for path, error in self.errors.items() if isinstance(error.__cause__, OSError)}
         self._seen = {path: (0, 0) if path in unread else stamp for path, stamp in stamps.items()}
         self._index()
 
     def _taken(self, versions: tuple[Version, ...], before: _Shelf) -> bool:
-        """Whether what was read is served: it is of one version, and another one breaks no file that was whole."""
+        """True if the loaded files are served: they are of one version, and a new version breaks no file that was
+        valid."""
         if tuple(version_of(place) for place in self._places) != versions:
             return False
         broken = [error for path, error in self.errors.items() if path not in before.errors]
@@ -155,8 +156,8 @@ class Library:
         return False
 
     async def revision(self, flow: Flow) -> str | None:
-        """The version of the folder that a flow was read from: a commit, `-dirty` where files were changed since, or what
-        `REVISION` says."""
+        """Return the version of the folder of a flow: a commit, with `-dirty` if files were changed since, or the
+        content of `REVISION`."""
         place = Path(flow.file)
         for known, version in zip(self._places, self._versions or (), strict=False):
             if known not in (place, place.parent) or version.revision is None:
@@ -185,7 +186,7 @@ class Library:
         return path in self.errors or (flow is not None and bool(flow.calls))
 
     def get(self, name: str) -> Flow:
-        """The flow of that name as the file is now. Raises `UnknownFlow`."""
+        """Return the current flow of that name. Raises `UnknownFlow`."""
         flow = self.refresh().get(name)
         if flow is None and (fault := self.faults().get(name)) is not None:
             raise UnknownFlow(f"The flow {name!r} is not served: its file cannot be loaded. {fault}")
@@ -195,8 +196,8 @@ class Library:
         return flow
 
     def faults(self) -> dict[str, str]:
-        """By the name of a flow, the first problem of its file, where that cannot be loaded as it is now. If it could
-        before, that version is still served."""
+        """Return the first problem of each flow whose file no longer loads, by name. Its last valid version, if any, is
+        still served."""
         found = {}
         refused = self._refused[1].errors if self._refused is not None else {}
         for path, error in {**self.errors, **refused}.items():
@@ -221,11 +222,11 @@ class Library:
             self._loaded[path] = load_flow_file(path)
             self.errors.pop(path, None)
         except FlowError as error:
-            # What was served from this file before stays served: an editor may have saved half a file.
+            # Keep serving the last valid version: an editor may have saved half a file.
             self.errors[path] = error
 
     def _index(self) -> None:
-        """Of two flows with one name the file that is listed first is served."""
+        """Index flows by name; of two with one name, the file that is listed first is served."""
         self._by_name = {}
         for path in self._files():
             flow = self._loaded.get(path)

@@ -1,4 +1,4 @@
-"""What a process logs: as text or as JSON lines, each part at its own level."""
+"""Logging of a process: as text or as JSON lines, each part at its own level."""
 
 from __future__ import annotations
 
@@ -31,9 +31,8 @@ def set_up(levels: Mapping[str, str], *, as_json: bool) -> None:
 
 
 def expected(record: logging.LogRecord) -> bool:
-    """Make a line of what was expected, without a traceback: an error of ours says all that there is to say (a database that
-    another program holds), and so does that of a system that opens no more files. Of a server that is away nothing is logged
-    here: the store says so."""
+    """Remove the traceback of expected errors: our own explain themselves (a database that another program holds), and
+    so does the system's limit of open files. Unreachable servers are not logged here: the store reports them."""
     error = record.exc_info[1] if record.exc_info else None
     about = record.args if isinstance(record.args, tuple) else ()
     if any(is_away(one) for one in (error, *about) if isinstance(one, BaseException)):

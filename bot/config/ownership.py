@@ -1,4 +1,4 @@
-"""Whose a file is. A file or folder that nobody named is used only where nobody else can have written it."""
+"""Ownership of files. A file or folder that no setting names is used only if nobody else can have written it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def is_ours(info: os.stat_result) -> bool:
 
 
 def our_folder(place: Path) -> bool:
-    """True for a folder of ours that is no symbolic link."""
+    """True for a folder of ours that is not a symbolic link."""
     try:
         info = place.lstat()
     except OSError:

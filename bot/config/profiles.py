@@ -1,4 +1,4 @@
-"""Who answers while somebody is away: what each person set, signed in the store like everything else there."""
+"""Stand-ins for people who are away: each person's settings, signed in the store like everything else there."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _SCOPE = "person:"
 
 
 class Profile(Struct, frozen=True, rename="camel"):
-    """What somebody set. Times are UTC text."""
+    """Settings of a person. Times are UTC text."""
 
     away_until: str | None = None
     stand_in: str | None = None
-    """Who answers in their place until then, by user id."""
+    """User id of the person who answers in their place until then."""
 
     def away(self, now: str) -> bool:
-        """Whether somebody else answers in their place now."""
+        """True if somebody else answers in their place now."""
         return self.stand_in is not None and self.away_until is not None and now < self.away_until
 
 
@@ -36,17 +36,17 @@ class Profiles:
         self._all: dict[str, Profile] | None = None
 
     async def of(self, user: str) -> Profile:
-        """What somebody set; the defaults for who set nothing."""
+        """Return the settings of a person, or the defaults."""
         return (await self._profiles()).get(user) or Profile()
 
     async def absent(self, stand_in: str) -> list[str]:
-        """In whose place somebody answers now."""
+        """Return the people for whom somebody stands in now."""
         now = self._now()
         found = await self._profiles()
         return [user for user, each in found.items() if each.stand_in == stand_in and each.away(now)]
 
     async def keep(self, user: str, profile: Profile) -> None:
-        """What somebody set holds from now on. Durable on return."""
+        """Store the settings of a person. Durable on return."""
         seconds = timestamps.from_text(self._now()).timestamp()
         body = encode(to_builtins(profile)).decode()
         await self._writer.call(self._writer.store.marks.move, _SCOPE + user, f"{seconds:.6f} {body}")
@@ -63,7 +63,7 @@ class Profiles:
 
 
 def _stored(store: Store) -> dict[str, Profile]:
-    """Of a newer release's profile nothing is taken: nobody stands in by what cannot be read."""
+    """Return the stored profiles. Those of a newer release are ignored: an unreadable profile names no stand-in."""
     found = {}
     for scope, mark in store.marks.rows(_SCOPE):
         try:

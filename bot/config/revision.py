@@ -1,10 +1,10 @@
-"""Which version of the flows a folder holds: the commit of the git checkout around it, or what a file `REVISION` says.
+"""Version of the flows in a folder: the commit of the git checkout around it, or the content of a file `REVISION`.
 
-Folders above the flows are nobody's choice, so only plain files and folders of root or of this user count there, and the
-search ends at the first folder that others may write: whoever writes a `.git` names programs that git runs.
+Nobody chose the folders above the flows, so only plain files and folders of root or of this user count there, and the
+search ends at the first folder that others may write: the author of a `.git` names programs that git runs.
 
-The commit is read from git's own files, since images have no git. Only whether files differ from the commit is asked of the
-program, where there is one.
+The commit is read from git's own files, since images have no git. Only the check for changed files uses the program, if
+there is one.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from engine.language.codec import clean_text
 FILE = "REVISION"
 MOST_LETTERS = 80
 DIRTY = "-dirty"
-"""What stands behind a commit whose files were changed."""
+"""Suffix of a commit whose files were changed."""
 _GIT_SECONDS = 5.0
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
 _GIT = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false")
 
 
 class Version(NamedTuple):
-    """A version of a folder. Equal ones hold the same files, but for what people change in place."""
+    """A version of a folder. Equal ones hold the same files, except for changes made in place."""
 
     folder: Path
-    """Without symbolic links: a release that is swapped in is another folder."""
+    """Resolved path: a release that is swapped in is another folder."""
     revision: str | None = None
     git: bool = False
     changed: int = 0
-    """When git changed its index last, in nanoseconds."""
+    """Time of git's last change to its index, in nanoseconds."""
     unfinished: str = ""
     """Why its files may be of no version: git is changing them, or the folder is not there."""
     since: float | None = None
@@ -44,7 +44,7 @@ class Version(NamedTuple):
 
 
 class _Checkout(NamedTuple):
-    """A checkout: its folder, where git keeps what is about it, and what all its worktrees share."""
+    """A checkout: its folder, git's folder for it, and the folder shared by all its worktrees."""
 
     root: Path
     git: Path
@@ -60,7 +60,7 @@ def version_of(place: Path) -> Version:
     found = _around(folder)
     if not isinstance(found, _Checkout):
         return Version(folder, found)
-    # First the lock: whoever lets it go in between has changed the index by then.
+    # First the lock: if it is released in between, the index has changed by then.
     lock, since = found.git / "index.lock", None
     with suppress(FileNotFoundError):
         since = lock.lstat().st_mtime
@@ -73,7 +73,7 @@ def version_of(place: Path) -> Version:
 
 
 def _around(folder: Path) -> _Checkout | str | None:
-    """What tells the version of a folder: the nearest checkout, or what the nearest `REVISION` says."""
+    """Return the source of a folder's version: the nearest checkout, or the content of the nearest `REVISION`."""
     for around in (folder, *folder.parents):
         if not our_folder(around):
             return None
@@ -89,7 +89,7 @@ def _around(folder: Path) -> _Checkout | str | None:
 
 
 def passed_over(folder: Path) -> Path | None:
-    """The folder, in which or above which somebody else may write, for which what tells the version is not looked at."""
+    """Return the folder writable by others because of which version information in or above it is ignored, or None."""
     around = [Path(os.path.realpath(folder)), *Path(os.path.realpath(folder)).parents]
     if not any(os.path.lexists(place / name) for place in around for name in (FILE, ".git")):
         return None
@@ -98,7 +98,7 @@ def passed_over(folder: Path) -> Path | None:
 
 
 def commit_of(root: Path) -> str | None:
-    """The commit of a checkout, marked where it has changes; None where this folder is the root of none."""
+    """Return the commit of a checkout, marked if it has changes; None if this folder is not the root of one."""
     version = version_of(root) if (root / ".git").exists() else Version(root)
     if version.revision is None:
         return None
@@ -110,7 +110,7 @@ def is_dirty(folder: Path) -> bool:
     found = _around(folder.resolve())
     if not isinstance(found, _Checkout) or our_text(found.common / "config") is None:
         return False
-    # Git is told which checkout it is: by itself it would look for one in all folders above.
+    # Git is given the checkout: by default it would search all folders above.
     where = ["--git-dir", str(found.git), "--work-tree", str(found.root), "-C", str(folder)]
     asked = [
         "status",
@@ -128,7 +128,7 @@ def is_dirty(folder: Path) -> bool:
 
 
 def _commit(checkout: _Checkout) -> str | None:
-    """The commit of HEAD, also of a branch that is packed. None where there is none yet, or git keeps it in another way."""
+    """Return the commit of HEAD, also of a packed branch. None if there is none yet, or git stores it differently."""
     git, common = checkout.git, checkout.common
     head = (our_text(git / "HEAD") or "").strip()
     if head.startswith("ref:"):

@@ -1,7 +1,7 @@
-"""The files of sessions: each session has one folder of its own, and nothing is read or written outside of it.
+"""The files of sessions: each session has one folder of its own, and no file outside of it is read or written.
 
-A path that a flow names is followed one part at a time, and no part may be a link: what lies in the folder may have
-been put there by a program that the flow ran on somebody else's data.
+A path in a flow is followed one part at a time, and no part may be a link: files in the folder may come from a program
+that the flow ran on untrusted data.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from engine.storage.blobs import Blobs
 
 MOST_BYTES = 50 * 2**20
-"""Of a file that is uploaded."""
+"""Largest upload in bytes."""
 
 
 class SessionFiles:
@@ -42,12 +42,12 @@ class SessionFiles:
         return self._home / SESSIONS / session_id
 
     def read(self, session_id: str, path: str, most: int = MOST_BYTES) -> bytes:
-        """The content of a file of this session. Raises `FileRefused`."""
+        """Return the content of a file of this session. Raises `FileRefused`."""
         return read_inside(self.folder(session_id), path, most)
 
     async def content(self, session_id: str, path: str) -> bytes:
-        """The content of a file of this session, which may be at work on another machine. Raises `FileRefused`, and
-        `StorageError` while it cannot be had."""
+        """Return the content of a file of this session, which may run on another machine. Raises `FileRefused`, and
+        `StorageError` while it is unavailable."""
         try:
             if (
                 self.shared is not None
@@ -60,7 +60,7 @@ class SessionFiles:
 
     @contextmanager
     def inbox(self, session_id: str, prompt_id: str) -> Iterator[Inbox]:
-        """The folder for what comes as an answer to a prompt, made where it is missing. Raises `FileRefused`."""
+        """Open the folder for the files of an answer to a prompt, created if missing. Raises `FileRefused`."""
         folder = private_folder(self.folder(session_id))
         parts = ("files", quote(prompt_id, safe=""))
         at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -81,7 +81,7 @@ class SessionFiles:
 
 
 def blobs_of(settings: Settings) -> Blobs | None:
-    """Where files of sessions are for all machines; None for the home alone. Raises `SaysoError`."""
+    """Return the shared storage of session files, or None if the home is used alone. Raises `SaysoError`."""
     if settings.blobs is None:
         return None
     from engine.storage.blobs import Blobs  # most installations are one machine
@@ -111,7 +111,7 @@ class Part:
         os.rename(self._temporary, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
 
     def close(self) -> None:
-        """Leave nothing half behind."""
+        """Remove an unfinished file."""
         self._file.close()
         with suppress(FileNotFoundError):
             os.unlink(self._temporary, dir_fd=self._folder)
@@ -125,7 +125,7 @@ class Inbox:
         self._folder = folder
 
     def head(self, name: str) -> tuple[int, bytes] | None:
-        """The size and the first bytes of a file; None where there is none."""
+        """Return the size and the first bytes of a file, or None if it does not exist."""
         try:
             found = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self._folder)
         except FileNotFoundError:
@@ -188,7 +188,7 @@ def _copied(inbox: Inbox, path: Path, largest: int) -> Json:
 
 
 def typed_paths(line: str) -> list[Path] | None:
-    """The files that a typed line names, as a shell would read it; None where one of its words is no file."""
+    """Return the files that a typed line names, parsed like a shell; None if one of its words is not a file."""
     try:
         words = shlex.split(line)
     except ValueError:

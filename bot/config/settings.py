@@ -1,4 +1,4 @@
-"""Settings of a process: from the environment, and from `.env` for what the environment does not say."""
+"""Settings of a process: from the environment, and from `.env` for variables that the environment lacks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
 class SettingsError(SaysoError):
-    """A setting is missing or cannot be used; says which one and what it should be."""
+    """A setting is missing or invalid; the message names it and its format."""
 
     code = "settings"
 
@@ -41,7 +41,7 @@ class Rate(NamedTuple):
 
 
 class Address(NamedTuple):
-    """Where something listens."""
+    """Address of a listener."""
 
     host: str
     port: int
@@ -51,8 +51,8 @@ class Address(NamedTuple):
 
 
 def setting(name: str, read: Callable[[str, Path], Any], default: Any = None, **options: Any) -> Any:
-    """A field that a variable of the environment sets. `read` makes its value of the text and of the folder in which
-    sayso is started; it raises `ValueError` with what the variable takes, or `SettingsError`."""
+    """Define a field set by an environment variable. `read` converts the text, given the folder in which sayso is
+    started; it raises `ValueError` with the accepted format, or `SettingsError`."""
     return field(default=default, metadata={"env": name, "read": read}, **options)
 
 
@@ -114,7 +114,7 @@ def _number(
 
 
 def _key(raw: str, cwd: Path) -> bytes:
-    """A secret as it is; with `hex:` the bytes of a key file."""
+    """Return a secret as bytes; with `hex:` the bytes of a key file."""
     digits = raw.strip().removeprefix("hex:")
     return bytes.fromhex(digits) if raw.startswith("hex:") and _KEY_FILE.fullmatch(digits) else raw.encode()
 
@@ -122,11 +122,11 @@ def _key(raw: str, cwd: Path) -> bytes:
 _KEY_FILE = re.compile("[0-9a-f]{64}")
 KEYS_SETTING = "SAYSO_ENCRYPTION_KEYS"
 _ELSEWHERE = "secret"
-"""In place of keys: they are a secret, which a file or a command gives."""
+"""Value in place of keys: a file or a command supplies them as a secret."""
 
 
 def _encryption_keys(raw: str, cwd: Path) -> tuple[bytes, ...] | str:
-    """Keys as hex digits. What is wrong with one is said without it."""
+    """Parse keys given as hex digits. Errors do not quote them."""
     if raw.strip() == _ELSEWHERE:
         return _ELSEWHERE
     found = raw.replace(",", " ").split()
@@ -165,7 +165,7 @@ def _matching(pattern: str, takes: str, *, lower: bool = False) -> Callable[[str
 
 
 class _Entry(ValueError):
-    """One of several entries is not what the variable takes."""
+    """One of several entries is invalid."""
 
 
 def _prices(raw: str, cwd: Path) -> Mapping[str, Json]:
@@ -287,7 +287,7 @@ def _listens(raw: str, cwd: Path) -> Mapping[str, str]:
 
 @dataclass(frozen=True)
 class Rates:
-    """How often flows may be started; None means as often as anybody likes."""
+    """Rate limits for starting flows; None means no limit."""
 
     person: Rate | None = setting("SAYSO_RATE_PERSON", _rate, Rate(20, 60.0))
     channel: Rate | None = setting("SAYSO_RATE_CHANNEL", _rate, Rate(60, 60.0))
@@ -296,7 +296,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class AgentSettings:
-    """What agents are set to. `prices` replace those that are known, or add to them."""
+    """Settings of agents. `prices` replace or extend the known ones."""
 
     model: str | None = setting("SAYSO_MODEL", _text)
     prices: Mapping[str, Json] = field(
@@ -306,36 +306,36 @@ class AgentSettings:
     """Dollars that all model calls of a day (UTC) may cost; None is without a cap."""
     script: Path | None = setting("SAYSO_SCRIPT", _path)
     scripted: Literal["never", "named", "without_key"] = "named"
-    """When scripts answer in place of Claude: never, when `script` names one, or also where there is no key."""
+    """Use of scripts in place of Claude: never, when `script` names one, or also without a key."""
     link_hosts: frozenset[str] = setting("SAYSO_LINK_HOSTS", _HOSTS, frozenset())
     """Hosts to which links of a model stay links; `*.example.com` is every host below it."""
     mcp_config: Path | None = setting("SAYSO_MCP_CONFIG", _path)
     listens: Mapping[str, str] = field(
         default_factory=dict, metadata={"env": "SAYSO_LISTEN", "read": _listens}
     )
-    """How much agents may hear at most, whatever their flows say: by id of a channel, `dm`, and under the empty name
+    """Most that agents may hear, whatever their flows say: by id of a channel, `dm`, and under the empty name
     everywhere else."""
 
 
 @dataclass(frozen=True)
 class WebSettings:
-    """How people log in to the control room from elsewhere than this machine: by an OIDC provider, or by a proxy in front."""
+    """Login to the control room from other machines: by an OIDC provider, or by a proxy in front."""
 
     url: str | None = setting("SAYSO_WEB_URL", _base_url)
-    """Where browsers reach the page."""
+    """Public URL of the page."""
     issuer: str | None = setting("SAYSO_WEB_OIDC_ISSUER", _base_url)
     client_id: str | None = setting("SAYSO_WEB_OIDC_CLIENT", _text)
     client_secret: str | None = setting("SAYSO_WEB_OIDC_SECRET", _text, repr=False)
     proxy_header: str | None = setting("SAYSO_WEB_PROXY_HEADER", _text)
-    """The header in which a proxy says who somebody is."""
+    """Header with which a proxy identifies a person."""
     proxy_secret: str | None = setting("SAYSO_WEB_PROXY_SECRET", _text, repr=False)
     users: frozenset[str] = setting("SAYSO_WEB_USERS", _names, frozenset())
-    """Who may look, beside the admins: ids of Slack and e-mail addresses."""
+    """Slack ids and e-mail addresses of people who may view it, beside the admins."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What an installation is set to. Paths are absolute; tokens are never printed."""
+    """Settings of an installation. Paths are absolute; tokens are never printed."""
 
     home: Path
     flows: Path
@@ -344,27 +344,27 @@ class Settings:
     app_token: str | None = setting("SLACK_APP_TOKEN", _text, repr=False)
     api_url: str = setting("SLACK_API_URL", _base_url, "https://slack.com/api/")
     listen_url: str | None = setting("SAYSO_DATABASE_LISTEN_URL", _server, repr=False)
-    """The database's own address, where `database_url` is a pooler's: what was committed is heard there."""
+    """The database's own address, if `database_url` is a pooler's: notifications of commits arrive there."""
     secret_key: bytes | None = setting("SAYSO_SECRET_KEY", _key, repr=False)
     given_keys: tuple[bytes, ...] | str = setting(KEYS_SETTING, _encryption_keys, (), repr=False)
     snapshot_dir: Path | None = setting("SAYSO_SNAPSHOT_DIR", _path)
     blobs: str | None = setting("SAYSO_BLOBS", _blobs)
-    """Where files of sessions are, for all machines; None is the home alone."""
+    """Shared storage of session files; None uses the home alone."""
     secrets_dir: Path | None = setting("SAYSO_SECRETS_DIR", _path)
     secret_command: tuple[str, ...] = setting("SAYSO_SECRET_COMMAND", _words, ())
     """A program that prints the secret that its last argument names."""
     admins: frozenset[str] = setting("SAYSO_ADMINS", _names, frozenset())
     allow_guests: bool = setting("SAYSO_ALLOW_GUESTS", _boolean, False)
     users: frozenset[str] = setting("SAYSO_USERS", _names, frozenset())
-    """Entries of those in Slack who may use the bot at all; none means everybody."""
+    """Entries of people in Slack who may use the bot at all; empty means everybody."""
     channels: frozenset[str] = setting("SAYSO_CHANNELS", _CHANNELS, frozenset())
-    """Ids of the channels in which flows may be started, and `dm`; none means everywhere."""
+    """Ids of the channels in which flows may be started, and `dm`; empty means everywhere."""
     rates: Rates = field(default_factory=Rates)
     slack_limits: Mapping[str, Mapping[str, float]] | None = field(
         default_factory=dict, metadata={"env": "SAYSO_SLACK_LIMITS", "read": _slack_limits}
     )
-    """What takes the places of Slack's published limits (`bot/wire/slack_limits.json`), by method; None is no limits of
-    our own."""
+    """Replacements for Slack's published limits (`bot/wire/slack_limits.json`), by method; None disables our own
+    limits."""
     connections: int = setting("SAYSO_CONNECTIONS", _number(1, 10, int), 2)
     reactions: bool = setting("SAYSO_REACTIONS", _boolean, True)
     """True if a reaction on the message that started a run shows how it stands."""
@@ -373,11 +373,11 @@ class Settings:
     people: Path | None = setting("SAYSO_PEOPLE", _path)
     """The file about people; without it `people.yml` in the home, which need not exist."""
     metrics: Address | None = setting("SAYSO_METRICS", _address)
-    """Where metrics and health are served; None is nowhere."""
+    """Address for metrics and health checks; None disables them."""
     gate: Address | None = setting("SAYSO_GATE", _address)
-    """Where agents ask; None is nowhere."""
+    """Address for agents' requests; None disables it."""
     gate_rules: Path | None = None
-    """The rules for agents, where they do not stand beside the flows."""
+    """File with the rules for agents, if it is not beside the flows."""
     log_json: bool = setting("SAYSO_LOG_FORMAT", _log_format, False)
     log_levels: Mapping[str, str] | None = setting("SAYSO_LOG_LEVEL", _log_levels)
     """Levels by the name of a logger, that of all others under the empty name; None as `-v` says."""
@@ -390,7 +390,7 @@ class Settings:
 
     @cached_property
     def encryption_keys(self) -> tuple[bytes, ...]:
-        """The keys that bodies are encrypted with, the first for what is written. Raises `SettingsError`."""
+        """Return the keys that encrypt bodies, the first for new ones. Raises `SettingsError`."""
         if not isinstance(self.given_keys, str):
             return self.given_keys
         from engine.nodes.runtime.secrets import ENCRYPTION_KEYS, SecretSource  # where they are a secret
@@ -408,12 +408,12 @@ class Settings:
 
     @property
     def people_file(self) -> Path:
-        """The file that says who manages whom, and who is on call."""
+        """Return the file with managers and on-call rotas."""
         return self.people or self.home / "people.yml"
 
     @property
     def gate_file(self) -> Path:
-        """The file that says who is asked for which calls of agents: beside the folder of flows."""
+        """Return the file with the rules for agents' calls, by default beside the folder of flows."""
         return self.gate_rules or self.flows.parent / "gate.yml"
 
     @property
@@ -431,7 +431,7 @@ KNOWN = (
         if str(one.metadata.get("env")).startswith("SAYSO_")
     ),
 )
-"""Every setting but the tokens, and the secrets of flows (`SAYSO_SECRET_…`)."""
+"""Every setting except the tokens, and the secrets of flows (`SAYSO_SECRET_…`)."""
 
 
 _OURS = ("SAYSO_", "SLACK_", "ANTHROPIC_")
@@ -441,13 +441,14 @@ _NOBODY_ELSES = (
     *("SLACK_API_URL", "ANTHROPIC_BASE_URL", "SAYSO_BLOBS", "SAYSO_WEB_URL", "SAYSO_WEB_OIDC_ISSUER", _STORE),
     "SAYSO_DATABASE_LISTEN_URL",
 )
-"""What names programs, and where tokens, keys and what sessions hold are sent."""
+"""Settings that name programs, or the destinations of tokens, keys and session content."""
 
 
 def read_env_file(path: Path, environ: Mapping[str, str] = {}) -> dict[str, str]:
-    """The variables of a `.env` file that the environment does not have; none where there is no such file. One that others
-    may have written names no programs, neither by a setting nor by a variable such as PATH, and no address to which secrets
-    are sent. Raises `SettingsError`, also where it names the store: without it another one would be served."""
+    """Return the variables of a `.env` file that the environment lacks; empty without a file. If others may have
+    written it, it must name no programs, neither by a setting nor by a variable such as PATH, and no address to which
+    secrets are sent. Raises `SettingsError`, also if such a file names the store: without it another one would be
+    served."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -574,5 +575,5 @@ def _absolute(url: str, cwd: Path) -> str:
     prefix = "sqlite:///"
     if not url.startswith(prefix):
         return url
-    # Not `resolve()`: a database that is a symbolic link has to be seen as one, and is refused.
+    # Not `resolve()`: a database that is a symbolic link has to be recognized, and is refused.
     return prefix + os.path.abspath(cwd / url.removeprefix(prefix))

@@ -1,8 +1,8 @@
-"""What people see of an agent: its words as they come, its tool calls as short lines. Pure.
+"""Messages of an agent: its text as it arrives, and its tool calls as short lines. Pure.
 
-A model's text is nobody's markup: it keeps its form (headings, lists, tables, code) and can neither call somebody nor
-show a picture. A link is a link only where its host is on the list of the settings; everything else that leads
-somewhere stands as code. Nothing in it becomes a button.
+A model's text is never trusted markup: it keeps its form (headings, lists, tables, code) and can neither mention people
+nor show a picture. A link is a link only if its host is on the list of the settings; any other address becomes code.
+Nothing in it becomes a button.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ ASK = "ask_human"
 
 
 def has_line(name: str, given: Json) -> bool:
-    """Whether a call stands among the calls of its turn: a question and a plan are shown as what they are."""
+    """True if a call is listed among the calls of its turn: a question and a plan have their own display."""
     return name != ASK and not plan_steps(name, given)
 
 
 MOST_PART = 3_900
 """Units of a model's text in one message; a longer one goes on in the next."""
 MOST_JOINED = 3_000
-"""Up to so many units in a message, the next turn is added to it."""
+"""Units of a message up to which the next turn is added to it."""
 _MOST_MARKDOWN = 11_000
 _MOST_LINES = 40
 _INPUT = 140
@@ -65,8 +65,8 @@ _LEADS = re.compile(r"://|www\.|@|[^\W_][\w-]*\.[^\W\d_]{2,}", re.IGNORECASE)
 
 
 def is_allowed(url: str, hosts: frozenset[str]) -> bool:
-    """Whether a link may be one: http or https, nothing strange in it, and its host is listed, or lies below one that
-    is listed as `*.example.com`."""
+    """True if a URL may be a link: http or https, without unusual characters, and on a listed host, or below one listed
+    as `*.example.com`."""
     if not hosts or not _URL.fullmatch(url):
         return False
     host = (urlsplit(url).hostname or "").rstrip(".")
@@ -88,13 +88,13 @@ def model_markdown(text: str, hosts: frozenset[str] = frozenset()) -> str:
 
     kept = _CODE_OR_LINK.sub(keep, text.replace("\ue000", "").replace("\ue001", ""))
     made = harmless(_closed(kept))
-    # A mark that would make a picture of a link, or another link around it, is parted from it.
+    # Separate the link from characters that would turn it into a picture, or wrap another link around it.
     made = re.sub("([!\\]\\\\<])(?=\ue000)", r"\1 ", made)
     return _TOKEN.sub(lambda found: links[int(found[1])], made)
 
 
 def _link(label: str | None, url: str) -> str:
-    """A link whose words say nothing else than where it leads, or say it in words that are no address."""
+    """Return a link whose label is its address, or text without any address."""
     words = " ".join(_NO_LABEL.sub(" ", shown(label or "")).split())
     if not words or _LEADS.search(words):
         return url
@@ -125,8 +125,8 @@ def split_text(text: str) -> list[str]:
 
 
 class ToolLine(Struct, frozen=True):
-    """A call of a tool: what it is called, what with in a few words, and whether it went well (None: it runs). `over`:
-    it will have no result any more; `edited`: people changed it before it ran; `in_place`: they gave its result."""
+    """A tool call: its name, a short form of its input, and its success (None: it runs). `over`: it will never have a
+    result; `edited`: people changed it before it ran; `in_place`: they gave its result."""
 
     name: str
     brief: str
@@ -135,11 +135,11 @@ class ToolLine(Struct, frozen=True):
     edited: bool = False
     in_place: bool = False
     allowed_by: str = ""
-    """Who always allows calls like it, where it ran by that."""
+    """People who always allow calls like it, if that is why it ran."""
 
 
 def brief_input(name: str, values: Json) -> str:
-    """What a tool is called with, in a few words on one line."""
+    """Return the input of a tool call in a few words on one line."""
     if not isinstance(values, dict):
         return one_line(_text_of(values), _INPUT)
     if isinstance(values.get("url"), str):
@@ -175,11 +175,11 @@ def tool_line(tool: ToolLine) -> str:
 
 
 class Entry(Struct, frozen=True):
-    """A piece of what an agent does, in one message with others: text of a turn, its tool calls, its plan, or a note of
+    """A piece of an agent's work, in one message with others: text of a turn, its tool calls, its plan, or a note of
     ours.
 
-    `ending` says how a text ended that is not whole: `writing` (it still comes), `stopped`, `cut`. `rated` is the outbox
-    key of an agent's final answer: below it people say whether it helped."""
+    `ending` is the state of an incomplete text: `writing` (still arriving), `stopped`, `cut`. `rated` is the outbox key
+    of an agent's final answer, which gets the feedback buttons."""
 
     text: str = ""
     tools: tuple[ToolLine, ...] = ()
@@ -188,7 +188,7 @@ class Entry(Struct, frozen=True):
     rated: str = ""
     plan: Steps = ()
     over: bool = False
-    """Nobody works on the plan any more."""
+    """True if the plan is no longer being worked on."""
 
 
 RATE = "sayso:rate"
@@ -207,8 +207,8 @@ _ENDINGS = {
 def agent_message(
     entries: Sequence[Entry], key: str, hosts: frozenset[str] = frozenset(), *, speaker: str = ""
 ) -> Rendered:
-    """One message with what an agent says and does; `key` lets it be found again. `speaker`, ready for mrkdwn, says
-    which agent it is where there are several."""
+    """Return one message with an agent's texts and actions; `key` lets it be found again. `speaker`, ready for mrkdwn,
+    names the agent if there are several."""
     blocks = _blocks(entries, key, hosts, speaker)
     if entries and entries[-1].rated:
         blocks.append(_feedback(entries[-1].rated))
@@ -245,7 +245,7 @@ def _blocks(entries: Sequence[Entry], key: str, hosts: frozenset[str], speaker: 
         blocks += made
     if speaker and blocks:
         blocks.insert(0, context(f"🤖 {speaker}"))
-    # The last blocks that a message takes: the newest is what people look for.
+    # The last blocks that fit: people look for the newest.
     kept = blocks[-45:]
     while len(kept) > 1 and size(kept) > MOST_UNITS - 300:
         kept = kept[1:]
@@ -264,7 +264,7 @@ def _feedback(key: str) -> Block:
 
 
 def noted_text(value: str) -> str:
-    """What whoever pressed one of them is told."""
+    """Return the confirmation for the person who pressed one of the feedback buttons."""
     return f"{NOTED[value]}, with your name, for whoever runs this app. The other button changes it."
 
 
@@ -274,13 +274,13 @@ def entry_weight(entry: Entry) -> int:
 
 
 def text_of(content: Sequence[Mapping[str, Json]]) -> str:
-    """All that an assistant's message says to people: its text, and its notes on how it gets on, which come as thinking."""
+    """Return the readable part of an assistant's message: its text, and its progress notes, which come as thinking."""
     told, cited, before = "", False, ""
     for block in content:
         text = str(block.get(_SAYS.get(str(block.get("type")), "")) or "")
         if not text.strip():
             continue
-        # Where a text is from, as links behind it.
+        # Sources of a text, as links after it.
         found = {
             str(each["url"]): str(each.get("title") or each["url"])
             for each in block.get("citations") or ()

@@ -1,7 +1,7 @@
-"""What belongs to a decision, as blocks: votes, what was changed, what will run, who is asked now. Pure.
+"""Blocks of a decision: votes, edits, the covered action, the people asked now. Pure.
 
-What is approved is never cut without saying so: where a message cannot hold all of it, it says how much is missing
-and has a button that shows the whole.
+The content of an approval is never cut silently: if a message cannot hold it, it says how much is missing and has a
+button that shows everything.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OPEN = "sayso:open:"
 IN_PLACE = "in-place"
 """The kind of the view in which a tool's result is given in its place."""
 WHOLE, TOLD = "whole", "told"
-"""The views that show all of what will run, and that take the words of a choice."""
+"""Views that show the whole covered action, and that take the text of a choice."""
 
 _VALUE = 300
 _VALUES = 3_000
@@ -31,13 +31,13 @@ _LINES = 40
 _REASON = 200
 _REASONS = 5
 _WHOLE_BLOCKS, _PIECE = 45, 3_000
-"""Of a modal that shows all: code blocks for each of its two parts, and units of each block."""
+"""Limits of a modal that shows everything: code blocks for each of its two parts, and units of each block."""
 _LEAST = 600
-"""Units of what will run that are shown at the least, however long the question is."""
+"""Units of the covered action that are always shown, however long the question is."""
 
 
 def handle(prompt: Asked) -> str:
-    """What buttons that open something carry: ids."""
+    """Return the value of buttons that open a view: ids."""
     return f"{prompt.prompt_id}|{prompt.nonce}"
 
 
@@ -50,7 +50,7 @@ def is_request(prompt: Question) -> bool:
 
 
 def tally(prompt: Asked) -> str | None:
-    """How the votes stand, as mrkdwn: `1 of 2 approved: Ana`. None where one person decides."""
+    """Return the state of the votes, as mrkdwn: `1 of 2 approved: Ana`. None if one person decides."""
     most = prompt.required
     if not prompt.is_approval or (most < 2 and not prompt.votes):
         return None
@@ -78,7 +78,7 @@ def vote_lines(prompt: Asked) -> list[str]:
 
 
 def deciders(prompt: Asked) -> str:
-    """Who decided: everybody whose vote was for what was decided."""
+    """Return the names of the people whose vote was for the decision."""
     answer = prompt.answer or {}
     votes = answer.get("votes") or prompt.votes
     side = [vote for vote in votes if vote.get("vote") == answer.get("value")]
@@ -99,8 +99,8 @@ def _people(votes: Sequence[Mapping[str, Json]]) -> str:
 
 
 def value_blocks(prompt: Asked, *, is_open: bool) -> list[Block]:
-    """What an approval proposes, field by field, with what people changed: old → new. Where that is too much for a
-    message it says so, and a button shows all of it."""
+    """Return an approval's proposal, field by field, with people's edits: old → new. If a message cannot hold it, a
+    button shows everything."""
     if not prompt.is_approval or not prompt.fields:
         return []
     if prompt.tool and not prompt.editors:
@@ -124,7 +124,7 @@ def value_blocks(prompt: Asked, *, is_open: bool) -> list[Block]:
 
 
 def _values(prompt: Asked) -> list[tuple[Mapping[str, Json], Json, Json]]:
-    """Each field with its value as proposed, and as it is now."""
+    """Return each field with its proposed and its current value."""
     now = {**(prompt.values), **((prompt.answer or {}).get("values") or {})}
     return [
         (field, field.get("default"), now.get(str(field["name"]), field.get("default")))
@@ -140,7 +140,7 @@ def _value_line(field: Mapping[str, Json], old: Json, new: Json, *, posted: bool
 
 
 def _not_all(prompt: Asked, words: str, is_open: bool) -> Block:
-    """Says that something is cut; while there is something to decide with a button that shows all of it."""
+    """Return a notice that something is cut; while the question is open, with a button that shows everything."""
     if not is_open:
         return section(words)
     show = button("Show all", f"{OPEN}{WHOLE}", handle(prompt))
@@ -148,18 +148,18 @@ def _not_all(prompt: Asked, words: str, is_open: bool) -> Block:
 
 
 def _value(field: Mapping[str, Json], value: Json, *, posted: bool) -> str:
-    # A message that is posted calls whom it mentions, and nobody asked for that; one that is edited calls nobody.
+    # A new message notifies the people it mentions, which is not wanted here; an edited one notifies nobody.
     name = None if posted and field.get("format") == "user" else picked(field, value)
     return name or safe(one_line(value_text(field, value), _VALUE))
 
 
-# --- what will run -----------------------------------------------------------------------------------------
+# --- the covered action ------------------------------------------------------------------------------------
 
 
 def covered_blocks(prompt: Asked, label: str, room: int, *, is_open: bool) -> list[Block]:
-    """What runs when this is approved, in full, or as much as there is room for and the words that say so.
+    """Return the action that runs on approval, in full, or as much as fits with a notice.
 
-    `label` is what the covered step is called, ready for mrkdwn; `room` the units for all of it.
+    `label` is the name of the covered step, ready for mrkdwn; `room` the units for all of it.
     """
     covers = prompt.covers
     if not covers:
@@ -179,8 +179,7 @@ def covered_blocks(prompt: Asked, label: str, room: int, *, is_open: bool) -> li
 def runs_blocks(
     prompt: Asked, room: int, *, is_open: bool, least: int = 60, notice: int | None = None
 ) -> list[Block]:
-    """The text of what runs, in full or as much of it as there is room for, and the words that say so, which take `notice`
-    units."""
+    """Return the text of the covered action, in full, or as much as fits with a notice, which takes `notice` units."""
     text = shown(str((prompt.covers or {}).get("text") or ""))
     if size([preformatted(text)]) <= room:
         return [preformatted(text)]
@@ -192,13 +191,13 @@ def runs_blocks(
 
 
 def covered_size(prompt: Asked) -> int:
-    """The units that all of what will run takes in a message."""
+    """Return the units that the whole covered action takes in a message."""
     covers = prompt.covers
     return 0 if not covers else size([preformatted(shown(str(covers.get("text") or "")))]) + 600
 
 
 def whole(prompt: Asked) -> list[Block]:
-    """All that is approved, for a modal: the values, and what will run."""
+    """Return everything that is approved, for a modal: the values, and the covered action."""
     lines = []
     for field, old, new in _values(prompt):
         before = "" if old == new else f" (before: {value_text(field, old)})"
@@ -211,7 +210,7 @@ def whole(prompt: Asked) -> list[Block]:
 
 
 def whole_blocks(text: str, *, most: int = 130_000) -> list[Block]:
-    """A long text as code blocks of `most` bytes in all, for a modal (250 kB); what does not fit is counted."""
+    """Return a long text as code blocks of `most` bytes in all, for a modal (250 kB); the rest is counted."""
     made: list[Block] = []
     rest = shown(text)
     while rest and len(made) < _WHOLE_BLOCKS:
@@ -227,7 +226,7 @@ def whole_blocks(text: str, *, most: int = 130_000) -> list[Block]:
 
 
 def _piece(text: str, most: int) -> str:
-    """The beginning of a text, up to the end of a line where there is one near."""
+    """Return the beginning of a text, up to the end of a line if one is near."""
     if weight(text) <= most:
         return text
     room = most
@@ -245,11 +244,11 @@ def preformatted(text: str) -> Block:
     return {"type": "rich_text", "elements": [{"type": "rich_text_preformatted", "elements": inside}]}
 
 
-# --- who is asked now --------------------------------------------------------------------------------------
+# --- the people asked now ----------------------------------------------------------------------------------
 
 
 def handed_line(prompt: Asked) -> str | None:
-    """Who let whom answer in their place, the last time."""
+    """Return a line about the latest handover, or None."""
     handed = prompt.handed
     if not handed:
         return None
@@ -266,7 +265,7 @@ def edited_text(
     *,
     had_votes: bool = False,
 ) -> str:
-    """Told to the thread when somebody changed what is to be approved."""
+    """Return the message to the thread about an edited proposal."""
     known = {str(field["name"]): field for field in prompt.fields}
     lines = [
         _value_line(known.get(name, {"name": name, "type": "string"}), old, values.get(name), posted=True)
@@ -280,7 +279,7 @@ def edited_text(
 
 
 def handed_text(prompt: Asked, by: Mapping[str, Json], to: str) -> str:
-    """Told to whoever is asked now."""
+    """Return the message to the person who is asked now."""
     number = prompt.number
     which = f" (#{int(number)} above)" if number else " above"
     question = one_line(plain(str(prompt.message or "")), 160)
@@ -300,5 +299,5 @@ def words_view(prompt: Question, option: Mapping[str, Json]) -> str | None:
 
 
 def opens(label: str, kind: str, prompt: Asked, style: str | None = None) -> Block:
-    """A button that opens a view of this kind."""
+    """Return a button that opens a view of this kind."""
     return button(label, f"{OPEN}{kind}", handle(prompt), style)

@@ -1,7 +1,7 @@
-"""Block Kit, built so that Slack takes it: every builder keeps its block's limits, `fit` those of the message.
+"""Block Kit in a form that Slack accepts: every builder keeps its block's limits, `fit` those of the message.
 
-Slack refuses a message that is too large as a whole, and then people see nothing. So what cannot be shown is cut
-with words that say so, and what must be seen (who is asked, buttons) is placed first and never dropped.
+Slack refuses an oversized message as a whole, and then people see nothing. So long content is cut with a notice, and
+essential parts (the people asked, buttons) are placed first and never dropped.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from engine.language.codec import Json, clean_text, encode
 Block: TypeAlias = dict[str, Any]
 
 EVENT_TYPE = "sayso_post"
-"""Marks our posts in Slack's message metadata; the payload has the outbox key and nothing else."""
+"""Event type of our posts in Slack's message metadata; the payload has only the outbox key."""
 
 MOST_BLOCKS = 50
 MOST_UNITS = 13_000
-"""Of all blocks as JSON. Slack refuses at about 13 200, which it does not document."""
+"""Most units of all blocks as JSON. Slack's undocumented limit is about 13 200."""
 MOST_TEXT = 4_000
 MOST_MESSAGE = 12_000
 _SECTION = 3_000
@@ -43,7 +43,7 @@ class Rendered(Struct, frozen=True):
     blocks: list[Block]
     metadata: dict[str, Any] | None = None
     plain: str = ""
-    """What is said as well where blocks are not taken."""
+    """Additional text for clients without blocks."""
 
 
 def rendered(text: str, blocks: list[Block], key: str | None = None, plain: str = "") -> Rendered:
@@ -58,7 +58,7 @@ def metadata(key: str) -> dict[str, Any]:
 
 
 def block_key(key: str) -> str:
-    """An outbox key as a `block_id`: itself, or its start and a digest where it is too long."""
+    """Return an outbox key as a `block_id`: itself, or its start and a digest if it is too long."""
     if weight(key) <= _ID:
         return key
     return f"{clip(key, 180)}{blake2b(key.encode(), digest_size=16).hexdigest()}"
@@ -79,7 +79,7 @@ def with_id(block: Block, key: str | None) -> Block:
 
 
 def section(mrkdwn: str, key: str | None = None, *, most: int = _SECTION) -> Block:
-    """A section of mrkdwn. `expand`: what is asked of people must not hide behind "see more"."""
+    """Return a section of mrkdwn. `expand`: questions must not hide behind "see more"."""
     text = {"type": "mrkdwn", "text": cut(shown(mrkdwn), most) or " ", "verbatim": True}
     return with_id({"type": "section", "text": text, "expand": True}, key)
 
@@ -108,14 +108,14 @@ def small(text: str, *, most: int = 900) -> Block:
 
 
 def lacking(lacks: Sequence[str]) -> list[Block]:
-    """What this installation lacks of what a flow refers to; nothing where it has all."""
+    """Return a note about resources of a flow that are missing here; empty if there are none."""
     if not lacks:
         return []
     return [small(f"⚠️ Needed later, and missing here: {one_line('; '.join(lacks), 500)}", most=600)]
 
 
 LABEL = 75
-"""What a button and an entry of a menu can say."""
+"""Most characters of a button or a menu entry."""
 
 
 def button(label: str, action_id: str, value: str, style: str | None = None) -> Block:
@@ -131,7 +131,7 @@ def words(text: str) -> Block:
 
 
 def option(label: str, value: str) -> Block:
-    """One of several to choose from."""
+    """Return one option of a menu."""
     return {"text": words(label), "value": value}
 
 
@@ -154,7 +154,7 @@ def _plain(text: str, most: int) -> Block:
 
 
 def fit(head: Sequence[Block], body: Sequence[Block], tail: Sequence[Block] = ()) -> list[Block]:
-    """`head` and `tail` with as much of `body` between them as a message takes; a notice for what is left out.
+    """Return `head` and `tail` with as much of `body` between them as fits; a notice replaces the rest.
 
     Head and tail together must leave room for the notice.
     """
@@ -172,7 +172,8 @@ def fit(head: Sequence[Block], body: Sequence[Block], tail: Sequence[Block] = ()
 
 
 def fit_text(head: Sequence[Block], mrkdwn: str, tail: Sequence[Block] = ()) -> list[Block]:
-    """`head` and `tail` with the text between them in as many sections as it needs; cut, visibly, where it must be."""
+    """Return `head` and `tail` with the text between them in as many sections as it needs, visibly cut if it is too
+    long."""
     room = MOST_UNITS - size(list(head)) - size(list(tail)) - _NOTICE
     made, rest = text_sections(mrkdwn, min(MOST_MESSAGE, room))
     if rest:
@@ -181,7 +182,7 @@ def fit_text(head: Sequence[Block], mrkdwn: str, tail: Sequence[Block] = ()) -> 
 
 
 def text_sections(mrkdwn: str, room: int) -> tuple[list[Block], str]:
-    """A text in as many sections as it needs, of at most `room` units in all, and the rest of it."""
+    """Return a text in as many sections as it needs, of at most `room` units in all, and its remainder."""
     made: list[Block] = []
     rest, left = shown(mrkdwn).strip("\n"), room
     overhead = size([section("")])
@@ -197,7 +198,7 @@ def text_sections(mrkdwn: str, room: int) -> tuple[list[Block], str]:
 
 
 def sections(lines: Sequence[str], *, most: int = 1_500) -> list[Block]:
-    """Lines of mrkdwn as few sections, none of them torn; each line by itself is cut to fit."""
+    """Return lines of mrkdwn in few sections without splitting a line; each line is cut to fit."""
     made: list[Block] = []
     held: list[str] = []
     used = 0
@@ -220,7 +221,7 @@ def modal(
     submit: str | None = None,
     close: str = "Cancel",
 ) -> dict[str, Any]:
-    """A modal of this kind. `meta` holds ids and nothing else, and comes back with what is submitted."""
+    """Return a modal of this kind. `meta` holds only ids, and comes back on submission."""
     view: dict[str, Any] = {
         "type": "modal",
         "title": _label(title),
@@ -237,12 +238,12 @@ def modal(
 
 
 def words_view(title: str, text: str) -> dict[str, Any]:
-    """A modal that says something and asks nothing."""
+    """Return a modal with a text and no input."""
     return modal(title, [section(for_reader(shown(text)))], close="Close")
 
 
 def about(message: str) -> Block:
-    """What a modal is about: the question of a prompt, as its message shows it."""
+    """Return the subject of a modal: the question of a prompt, as its message shows it."""
     return section(shown(message))
 
 
@@ -267,7 +268,7 @@ def _label(text: str) -> Block:
 
 
 MOST_ROWS = 101
-"""Of a data table, the one with the columns' names among them."""
+"""Most rows of a data table, including the column names."""
 MOST_CELLS = 10_000
 """Characters of all cells of a message, as Slack counts them."""
 _PAGE = 10
@@ -298,9 +299,9 @@ def _text(cell: Json) -> str:
 def table_block(
     columns: Sequence[str], rows: Sequence[Sequence[str]], room: int, title: str = ""
 ) -> tuple[Block, bool]:
-    """As many of the first rows as Slack takes and `room` units hold, and whether that is all of the table.
+    """Return as many of the first rows as Slack takes and `room` units hold, and True if the table is complete.
 
-    Cells are plain text, in which nothing is a mention or a link; numbers are sorted as such.
+    Cells are plain text, without mentions or links; numbers are sorted as such.
     """
     made = [_cells(columns)]
     room -= size([_data_table(made, title, len(rows))])
@@ -439,7 +440,7 @@ def _rich(mrkdwn: str, *, code: bool = False) -> list[Block]:
 
 
 def _entity(inner: str) -> Block:
-    """A mention, a time or a link; what is none of these is text."""
+    """Return a mention, a time or a link; anything else becomes text."""
     target, _, label = inner.partition("|")
     if target.startswith("@"):
         return {"type": "user", "user_id": target[1:]}

@@ -1,9 +1,9 @@
-"""Several calls of an agent that wait for people, as one message: decided one by one, or all that are still open with one
-press. Pure.
+"""Several calls of an agent that wait for people, as one message: decided one by one, or all open ones with one click.
+Pure.
 
-Each call stays a question of its own, with its own buttons, votes and digest; only the message is shared. Which calls of
-a run share one follows from the journal alone: those of one answer that were asked about in one step, some at a time.
-Requests of agents outside of sayso have a session each; the outbox knows which of them share a message.
+Each call remains a question of its own, with its own buttons, votes and digest; only the message is shared. The journal
+alone determines the calls of a run that share one: those of one answer that were asked about in one step, some at a
+time. Requests of external agents have a session each; the outbox knows which of them share a message.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from engine.journal.state import Asked, State
 from engine.language.codec import Json
 
 ALL = "sayso:all"
-"""The button that approves all calls of a message. Its value has each with its nonce: only what was shown is approved."""
+"""Button that approves all calls of a message. Its value has each with its nonce: only shown calls are approved."""
 _MOST = 5
-"""Calls of one message: four buttons each, and enough of what runs, are what Slack takes."""
+"""Most calls of one message: four buttons each, and enough of the action, reach Slack's limits."""
 MOST_TOGETHER = 10
-"""Requests of one message: an agent has no more that are open."""
+"""Most requests of one message, the limit of an agent's open requests."""
 _MESSAGE, _OUTCOME = 300, 500
 _BRIEF, _NOTICE = 90, 380
 """Units of the reason, and of the words that something is cut, on a message with many calls."""
 
 
 def tally(requests: int, waiting: int) -> str:
-    """How many requests a thread has, and how many of them wait."""
+    """Return the number of requests in a thread, and of those that wait."""
     word = "request" if requests == 1 else "requests"
     return f"{requests} {word}, {waiting} waiting" if waiting else f"{requests} {word}, all decided"
 
 
 def beside(state: State, prompt: Asked) -> list[Asked]:
-    """The calls that share a message with this one, itself among them, in their order; none where it has its own."""
+    """Return the calls that share a message with this one, itself included, in order; empty if it has its own."""
     if not prompt.tool:
         return []
     turn = prompt.path.rpartition("/")[0]
@@ -50,7 +50,7 @@ def beside(state: State, prompt: Asked) -> list[Asked]:
     ]
     alike.sort(key=lambda one: one.number or 0)
     first = next(at for at, one in enumerate(alike) if one.prompt_id == prompt.prompt_id) // _MOST * _MOST
-    # One whose message was deleted is shown anew by itself.
+    # A call whose message was deleted gets one of its own.
     found = [one for one in alike[first : first + _MOST] if not one.reposts]
     return found if prompt in found and len(found) > 1 else []
 
@@ -58,7 +58,7 @@ def beside(state: State, prompt: Asked) -> list[Asked]:
 def calls_message(
     state: State, calls: Sequence[Asked], flow: Flow, *, names: Mapping[str, str] | None, now: str
 ) -> Rendered:
-    """The calls as they are now: what each would run with its buttons, or who decided it."""
+    """Return the current calls: each with its action and buttons, or its decision."""
     key = prompt_key(calls[0].prompt_id)
     waiting = [one for one in calls if one.open]
     lead = _lead(state, calls, waiting, names)
@@ -93,7 +93,7 @@ def calls_message(
 def _lead(
     state: State, calls: Sequence[Asked], waiting: Sequence[Asked], names: Mapping[str, str] | None
 ) -> str:
-    """How many wait, and for whom."""
+    """Return the number of waiting calls, and the people they wait for."""
     if not waiting:
         return f"🔐 *{len(calls)} calls*, all decided"
     people = dict.fromkeys(entry for one in waiting for entry in asked(one, state.actor, names))
@@ -102,7 +102,7 @@ def _lead(
 
 
 def _parts(state: State, one: Asked, flow: Flow) -> list[Block]:
-    """What stands around what a call would run: which it is, and behind it its buttons or who decided."""
+    """Return the blocks before and after a call's action: its title, and its buttons or decision."""
     title = section(f"*#{one.number}* {clip(shown(one.message), _MESSAGE)}", most=_MESSAGE + 60)
     if not one.open:
         grant = state.grants.get(one.prompt_id)
@@ -119,8 +119,8 @@ def _parts(state: State, one: Asked, flow: Flow) -> list[Block]:
 
 
 def _brief_parts(one: Asked, flow: Flow) -> list[Block]:
-    """The same of one of many: as short as Slack takes ten of them. What is needed rarely is on Home, and here once fewer
-    are left."""
+    """Return the same for one of many: short enough for ten in Slack. Rare actions are on Home, and here once fewer are
+    left."""
     reason = one.message.partition("\n> ")[2]
     lines = [f"*#{one.number}*", approvals.tally(one), f"> {clip(shown(reason), _BRIEF)}" if reason else None]
     title = section("\n".join(clip(line, 2 * _BRIEF) for line in lines if line))
@@ -135,5 +135,5 @@ def pairs(value: str) -> list[tuple[str, str]]:
 
 
 def together(prompt_id: str, nonce: str, index: int, row: Mapping[str, Json]) -> dict[str, Json]:
-    """The press of one call's own button that a press of `ALL` stands for."""
+    """Return the click on one call's own button that a click on `ALL` includes."""
     return {**row, "actionId": f"sayso:option:{index}", "value": f"{prompt_id}|{nonce}|{index}"}

@@ -1,9 +1,7 @@
-"""The card of a session, one message in its thread that is edited in place; and what a session says of its
-lock. Pure.
+"""The card of a session, one message in its thread that is edited in place; and the state of a session's lock. Pure.
 
-It shows every node with what became of it, what the session waits for and on whom, and how it ended. Times of what
-is not over are points in time ("since 14:02"), not durations: a card is edited when something happens, and a
-duration would be wrong a minute later.
+It shows every node with its status, the people the session waits for, and its end. Times of open steps are points in
+time ("since 14:02"), not durations: a card is only edited on events, and a duration would be wrong a minute later.
 """
 
 from __future__ import annotations
@@ -88,9 +86,9 @@ def card(
     lacks: Sequence[str] = (),
     folded: bool = False,
 ) -> Rendered:
-    """The card as it is now; `folded` to what matters beside a question that stands on it. `names` are Slack's ids by e-mail address and `@group`, as far as they are known;
-    `behind` is whom it waits for in the queue for its lock; `meters` say how far running nodes are, by path; `lacks`
-    is what is missing here for what is to come."""
+    """Return the current card; `folded` reduces it beside a question that is above it. `names` are the known Slack ids
+    by e-mail address and `@group`; `behind` is the session ahead in the queue for its lock; `meters` is the progress of
+    running nodes, by path; `lacks` are resources that later steps miss here."""
     key = card_key(state.session_id)
     status = _status(state, flow, names or {}, behind)
     icon = status.split(" ", 1)[0]
@@ -143,7 +141,7 @@ def _around(card: list[Block], question: Rendered) -> list[Block] | None:
 
 
 def look_of(card: Rendered) -> Rendered:
-    """What a card shows, but for the time at which it was drawn."""
+    """Return a card without the time at which it was drawn."""
     return replace(card, blocks=_undated(card.blocks))
 
 
@@ -200,7 +198,7 @@ def _status(state: State, flow: Flow, names: Mapping[str, str], behind: Behind |
 
 
 def _pausing(state: State, flow: Flow) -> str:
-    """What was told to leave and runs still: it looks at nothing, so it is waited for."""
+    """Return the nodes that were told to leave and still run."""
     running = [place_of(state, flow, path) for path in sorted(state.launched)]
     more = f" and {len(running) - 3} more" if len(running) > 3 else ""
     return f" · as soon as {', '.join(running[:3])}{more} has ended" if running else ""
@@ -211,7 +209,7 @@ def _held(state: State) -> str:
 
 
 def _open(state: State, flow: Flow) -> str:
-    """What could be answered although nothing goes on."""
+    """Return the number of open questions of a session that is not running."""
     count = len(state.open_prompts)
     return f" · {count} open question{'s' if count > 1 else ''}" if count else ""
 
@@ -259,7 +257,7 @@ def _origin(state: State) -> str:
 
 
 def _limits(reached: Sequence[Mapping[str, Json]]) -> str:
-    """Loops that were not over, and at whose limit it went on all the same."""
+    """Return the loops that went on at their limit."""
     return f"🔁 Went on at a limit: {one_line(', '.join(limits.told(limit) for limit in reached), 300)}"
 
 
@@ -281,8 +279,8 @@ def _value(value: Json) -> str:
 def _lines(
     state: State, flow: Flow, names: Mapping[str, str], meters: Mapping[str, Meter], *, whole: int = _WHOLE
 ) -> Sequence[str]:
-    """A line for each node, in the flow's order, and below containers what is inside; inputs that are asked for stand
-    before them. More than `whole` nodes are grouped."""
+    """Return a line for each node, in the flow's order, with the content of containers below them; open questions for
+    inputs come first. More than `whole` nodes are grouped."""
     waits = Waits.of(state, flow, names)._replace(meters=meters)
     asked_inputs = [
         f"{EMOJI['waiting']} {asks_for(state, prompt, flow)} · {wait_words(prompt, state, names)}"
@@ -295,7 +293,7 @@ def _lines(
     paths += [
         path for path in state.nodes if ("/" not in path.removeprefix("finally/")) and path not in known
     ]
-    # What is under way in no container that is shown: `finally`, for example.
+    # Work outside of the shown containers: `finally`, for example.
     shown = {*paths, *state.containers}
     paths += [path for path in state.active if "/" in path and not _is_inside(path, shown)]
 
@@ -308,7 +306,7 @@ def _lines(
 
 
 def _is_inside(path: str, containers: Set[str]) -> bool:
-    """Whether a node stands in one of these, however deep."""
+    """True if a node is inside one of these, at any depth."""
     while "/" in path:
         path = path.rpartition("/")[0]
         if path in containers or path.rpartition("[")[0] in containers:
@@ -319,7 +317,7 @@ def _is_inside(path: str, containers: Set[str]) -> bool:
 def _grouped(
     state: State, paths: list[str], lines_of: Callable[[str], list[str]], most_ahead: int
 ) -> list[str]:
-    """Many nodes: what is done becomes a count; what failed, what runs and what comes next keep their lines."""
+    """Group many nodes: finished ones become a count; failed, running and next ones keep their lines."""
     lines: list[str] = []
     behind = [path for path in paths if path in state.nodes and path not in state.active]
     broken = [
@@ -348,8 +346,8 @@ def _grouped(
 
 
 class Behind(NamedTuple):
-    """Whom a session waits for: the first of the queue for its lock, and its own place behind that one, from 1.
-    `link` leads to the thread of the first one, where it has one."""
+    """Position behind the first session in the queue for a lock: that session, and the own place, from 1. `link` leads
+    to the thread of the first one, if it has one."""
 
     holder: str
     place: int
@@ -357,8 +355,8 @@ class Behind(NamedTuple):
 
 
 def lock_wait(state: State, behind: Behind | None) -> str:
-    """What a session waits for, as mrkdwn: `lock deploy-x, held by session-1 · 2nd in the queue`; "" where it does
-    not wait for a lock."""
+    """Describe a wait for a lock, as mrkdwn: `lock deploy-x, held by session-1 · 2nd in the queue`; "" if it does not
+    wait for a lock."""
     if state.lock is None or not limits.pending(state):
         return ""
     name = f"lock `{safe(state.lock.name)}`"

@@ -1,4 +1,4 @@
-"""What is told about a question beside it: reminders, escalations, and that it cannot be shown."""
+"""Messages about a question: reminders, escalations, and that it cannot be shown."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _REMEDY = {
 def reminder(
     state: State, prompt: Asked, flow: Flow, names: Mapping[str, str], count: int, link: str | None
 ) -> str:
-    """A reminder in the question's own thread, which mentions those who are asked."""
+    """Return a reminder for the question's own thread, which mentions the people asked."""
     who = whom(asked(prompt, state.actor, names), state.actor, names)
     waits = _linked(asks_for(state, prompt, flow), link)
     return f"🔔 {who}: still waiting for {waits} · {_ordinal(count)} reminder{_until(prompt)}"
@@ -59,7 +59,7 @@ def _until(prompt: Asked) -> str:
 def escalation(
     state: State, prompt: Asked, flow: Flow, names: Mapping[str, str], step: int, link: str | None
 ) -> str:
-    """What the question's own thread is told: it mentions the people, and names channels that are told as well."""
+    """Return the escalation message for the question's own thread: it mentions the people, and names notified channels."""
     told = prompt.escalate[step]
     people = [entry for entry in told["to"] if not entry.startswith("dm:") and entry in people_among([entry])]
     direct = [entry.removeprefix("dm:") for entry in told["to"] if entry.startswith("dm:")]
@@ -88,12 +88,12 @@ def told_elsewhere(state: State, prompt: Asked, flow: Flow, link: str | None) ->
 
 
 def out_of_reach_words(reason: str | None) -> str:
-    """Why a thread cannot be posted in, in words; what Slack said where there are none."""
+    """Return why a thread takes no posts; Slack's error if it has no description."""
     return _WHY.get(reason or "", one_line(reason or "Slack refuses", 80))
 
 
 def out_of_reach(state: State, flow: Flow, reason: str, until: str | None) -> str:
-    """What the requester is told when the session's thread cannot be posted in."""
+    """Return the message to the requester when the session's thread takes no posts."""
     channel = (state.thread or {}).get("channel")
     ends = f" If that does not come until {date(until)}, it fails." if until else ""
     remedy = _REMEDY.get(reason, "Let me post there again")
@@ -105,7 +105,7 @@ def out_of_reach(state: State, flow: Flow, reason: str, until: str | None) -> st
 
 
 def deleted_too_often(state: State, prompt: Asked, flow: Flow) -> str:
-    """What the requester is told when a question was deleted again and again."""
+    """Return the message to the requester when a question was deleted repeatedly."""
     channel = (state.thread or {}).get("channel")
     return (
         f"⚠️ The question *{label_of(flow, prompt.path)}* of *{safe(one_line(flow.name, 80))}* in <#{channel}> was deleted "
@@ -115,6 +115,6 @@ def deleted_too_often(state: State, prompt: Asked, flow: Flow) -> str:
 
 
 def refused_target(to: str, reason: str) -> str:
-    """What the thread is told when somebody could not be told."""
+    """Return the message to the thread when somebody could not be notified."""
     target = f"<#{to}>" if not people_among([to]) else f"`{safe(one_line(to, 80))}`"
     return f"⚠️ {target} could not be told: {safe(one_line(reason, 200))}"

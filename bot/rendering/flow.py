@@ -1,4 +1,4 @@
-"""What rendering reads of a flow, and what people call a place in a session."""
+"""Views of a flow for rendering, and names of places in a session."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from engine.nodes.types.registry import spec_of
 
 CONTAINERS = ("foreach", "loop", "parallel", "switch", "flow", "agent")
 WITHOUT_EFFECT = ("ask", "approval", "wait", "turn", "read_file", *CONTAINERS)
-"""Types whose nodes do nothing themselves: ended in the middle, nothing about them is unknown."""
+"""Types of nodes without effects of their own: interrupted, they leave no unknown outcome."""
 
 _SEGMENT = re.compile(r"(?P<id>[^\[\]~!]+)(?:~(?P<visit>\d+))?(?:\[(?P<key>[^\[\]]*)\]|!(?P<failed>\d*))?")
 _OF_AGENT = re.compile(r"(turn|tool)\[\d+\]")
@@ -27,7 +27,7 @@ _PLACE_MOST = 160
 
 
 class Segment(NamedTuple):
-    """One part of a path: a node, and the pass of it in which the next part stands."""
+    """One part of a path: a node, and its pass that contains the next part."""
 
     path: str
     node_id: str
@@ -35,7 +35,7 @@ class Segment(NamedTuple):
     key: str | None
     node: Node | None
     failed: bool = False
-    """Whether the next part is what follows its failure (`on_failure`)."""
+    """True if the next part is its `on_failure`."""
 
 
 def segments(flow: Flow, path: str) -> list[Segment]:
@@ -66,7 +66,7 @@ def _inside(flow: Flow, part: Segment) -> Sequence[Node]:
     """The nodes that stand in a pass of a node, or follow its failure."""
     node = part.node
     if node is None:
-        # `finally/tell`: the list is no node's.
+        # `finally/tell`: no node owns the list.
         list_id: str | None = part.node_id
     elif part.failed:
         list_id = node.on_failure
@@ -85,12 +85,12 @@ def latest_visits(state: State) -> dict[str, str]:
 
 
 def node_of(flow: Flow, path: str) -> Node | None:
-    """The node at a path, or None where the flow has none."""
+    """Return the node at a path, or None if the flow has none."""
     return segments(flow, path)[-1].node
 
 
 def label_of(flow: Flow, path: str) -> str:
-    """A node's name or id as mrkdwn; the path itself where the flow has no such node."""
+    """Return a node's name or id as mrkdwn; the path itself if the flow has no such node."""
     last = segments(flow, path)[-1]
     if last.node is None:
         return safe(one_line(path, 60))
@@ -99,14 +99,14 @@ def label_of(flow: Flow, path: str) -> str:
 
 
 def place_of(state: State, flow: Flow, path: str) -> str:
-    """Where a node stands, ready for mrkdwn, outermost first: `rollout › us › Confirm`. Two passes of one node differ
-    in it by their items."""
+    """Return the place of a node, ready for mrkdwn, outermost first: `rollout › us › Confirm`. Two passes of one node
+    differ by their items."""
     return " › ".join([*around(state, flow, path), label_of(flow, path)])
 
 
 def items_around(state: State, path: str) -> dict[str, str]:
-    """The passes of loops around a node with what their items are called (`around` takes them as `items`): when the
-    loop is over, the state has them no more."""
+    """Return the passes of loops around a node with the labels of their items (`around` takes them as `items`): the
+    state drops them when the loop ends."""
     found = {}
     for passed in re.finditer(r"\[(\d+)\]/", path):
         owner = path[: passed.start()]
@@ -117,8 +117,8 @@ def items_around(state: State, path: str) -> dict[str, str]:
 
 
 def around(state: State, flow: Flow, path: str, items: Mapping[str, str] = MappingProxyType({})) -> list[str]:
-    """What is around a node, ready for mrkdwn, outermost first: containers and the passes of them. Of many levels the
-    innermost are kept: they tell two places apart."""
+    """Return the containers and passes around a node, ready for mrkdwn, outermost first. Of many levels the innermost
+    are kept: they tell two places apart."""
     parts: list[str] = []
     for part in segments(flow, path)[:-1]:
         name = part.node.name if part.node is not None else ""
@@ -142,8 +142,8 @@ def around(state: State, flow: Flow, path: str, items: Mapping[str, str] = Mappi
 
 
 def pass_label(state: State, path: str, key: str, *, keyed: bool) -> str:
-    """What people call a pass of the container at `path`, ready for mrkdwn: its item, its branch or case (`keyed`),
-    else which one it is, from 1. `key` is what stands in brackets in paths."""
+    """Return the label of a pass of the container at `path`, ready for mrkdwn: its item, its branch or case (`keyed`),
+    else its number, from 1. `key` is the text in brackets in paths."""
     if keyed or not key.isdecimal():
         return safe(one_line(unquote(key), _ITEM_MOST)) or "default"
     container = state.containers.get(path)
@@ -154,13 +154,13 @@ def pass_label(state: State, path: str, key: str, *, keyed: bool) -> str:
 
 
 def _failed_item(state: State, scope: str) -> Json:
-    """The item of a pass in which a loop failed that is over."""
+    """Return the item of a pass in which a finished loop failed."""
     kept = (run.passes["items"] for run in state.nodes.values() if run.passes is not None)
     return next((items[scope] for items in kept if scope in items), None)
 
 
 def item_label(item: Json) -> str:
-    """An item in a few words, empty where it has none of its own: a text or number, or what an object is called by."""
+    """Return an item in a few words: a text or number, or the name of an object; empty if it has none."""
     if isinstance(item, str):
         return item
     if isinstance(item, int | float) and not isinstance(item, bool):

@@ -1,11 +1,11 @@
-"""A form in Slack: its control in a message, its modal page by page, and what was filled in as raw values. Pure.
+"""A form in Slack: its control in a message, its modal page by page, and the input as raw values. Pure.
 
 Every input is a block of its own, `field:<name>`, at which an error about that field is shown. Options travel as their
-place in the form, never as what they mean: what comes back is read with the form at hand, and is worth no more than
-what somebody typed until `engine.forms.check_form` has read it.
+index, never as their meaning: input is read with the form at hand, and is as untrusted as typed text until
+`engine.forms.check_form` has read it.
 
-A modal holds a hundred blocks. A form that needs more goes in pages, which follow from the form alone: page `n` of a
-form always has the same fields. What earlier pages took is kept where the bot keeps what it was sent, not in the view.
+A modal holds a hundred blocks. A longer form is split into pages, determined by the form alone: page `n` of a form
+always has the same fields. Input of earlier pages is kept in the bot's store, not in the view.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _GROUP = 100
 _CHECKS = 10
 _RADIOS = 5
 _NONE = "none"
-"""The value of an option that says nothing, in a field that may be left empty."""
+"""Value of the empty option, in an optional field."""
 _FIRM = 10**15
 """Beyond this a number's limit is checked here only."""
 
@@ -59,10 +59,10 @@ _FIRM = 10**15
 
 
 def form_controls(prompt_id: str, prompt: Question) -> list[Block]:
-    """The controls of an open form: what one field needs, else a button that opens all of it.
+    """Return the controls of an open form: a single field's own control, else a button that opens the form.
 
-    Fields whose options stand in the prompt have their buttons there. A time is picked in two steps, of which a
-    message would take the first for the answer: it is filled in.
+    Fields whose options are in the prompt have their buttons there. A time is picked in two steps, and a message would
+    take the first for the answer: it is filled in instead.
     """
     fields = prompt.fields
     if not fields or prompt.options:
@@ -93,7 +93,7 @@ _PICKERS: dict[str, tuple[str, str, Block]] = {
         {"filter": {"include": ["public", "private"], "exclude_bot_users": True}},
     ),
 }
-"""Controls by the format of a field: the type of each, what holds its value at first, and what else it needs."""
+"""Controls by the format of a field: the type, the key of the initial value, and further fields."""
 
 
 def read_control(action: Mapping[str, Any], field: Field) -> Json:
@@ -102,7 +102,7 @@ def read_control(action: Mapping[str, Any], field: Field) -> Json:
 
 
 def form_about(prompt: Question) -> list[Block]:
-    """What an open form asks for, field by field: labels, what fits, and which can be left out."""
+    """Describe an open form, field by field: labels, accepted values, and optional fields."""
     fields = prompt.fields
     if len(fields) == 1:
         words = _hint(fields[0], limits_text(fields[0]))
@@ -129,7 +129,7 @@ def _bold(field: Field) -> str:
 
 
 def form_values(prompt: Question, values: Mapping[str, Json]) -> list[Block]:
-    """What was filled in, field by field, as a text in which no markup counts."""
+    """Return the values of a form, field by field, as a text without markup."""
     fields = prompt.fields
     if any(picked(field, values.get(field["name"])) for field in fields):
         return _rich_values(fields, values)
@@ -142,7 +142,7 @@ def form_values(prompt: Question, values: Mapping[str, Json]) -> list[Block]:
 
 
 def _rich_values(fields: Sequence[Field], values: Mapping[str, Json]) -> list[Block]:
-    """The same where people or channels were chosen, who are shown by their names: no markup counts in this, either."""
+    """Return the same for forms with people or channels, who are shown by their names, also without markup."""
     pieces: list[Block] = []
     room = _ABOUT
     for number, field in enumerate(fields[:_LINES]):
@@ -187,8 +187,8 @@ def form_view(
     values: Mapping[str, Json] | None = None,
     submit: str = "Done",
 ) -> dict[str, Any]:
-    """A page of a form as a modal. `message` is mrkdwn, `values` are what is filled in already, by field; a field
-    that they do not name has its default. `meta` holds ids and the page; `submit` is the last page's button."""
+    """Return a page of a form as a modal. `message` is mrkdwn, `values` are the current ones, by field; missing ones
+    have their default. `meta` holds ids and the page; `submit` is the last page's button."""
     pages = form_pages(fields)
     page = min(max(page, 0), len(pages) - 1)
     blocks = [about(message)] if message else []
@@ -214,8 +214,8 @@ def read_form(state: Mapping[str, Any], fields: Sequence[Field]) -> dict[str, Js
 
 
 def form_errors(wrong: Mapping[str, str], fields: Sequence[Field]) -> dict[str, str]:
-    """What is wrong with fields of a page, by the block at which Slack shows it. What is wrong with no field of the
-    page stands at the first one: an error without a place would close the view."""
+    """Return the errors of a page by the block at which Slack shows them. Errors of other fields are shown at the first
+    one: an error without a place would close the view."""
     names = [field["name"] for field in fields]
     placed = {f"{BLOCK}{name}": clip(shown(text), 2_000) for name, text in wrong.items() if name in names}
     others = [f"{name}: {text}" for name, text in wrong.items() if name not in names]
@@ -246,13 +246,13 @@ _SELF_EXPLAINING = ("radio_buttons", "datepicker", "datetimepicker", "users_sele
 
 
 def _hint(field: Field, limits: str) -> str:
-    """What its author says about a field, and what fits into it."""
+    """Return a field's description and its accepted values."""
     parts = (str(field.get("description") or "").strip().rstrip("."), limits[:1].upper() + limits[1:])
     return ". ".join(part for part in parts if part)
 
 
 def _element(field: Field, value: Json) -> Block:
-    """The input of a field, with what is filled in already; what it could not hold is left out."""
+    """Return the input of a field with its current value, unless it cannot hold that."""
     value = None if is_empty(value) else value
     kind = field["type"]
     if kind in ("choice", "boolean"):
@@ -353,7 +353,7 @@ def _most(offered: Sequence[object]) -> int:
 
 
 def _options(offered: Sequence[Mapping[str, Json]]) -> list[Block]:
-    """Options by their place. Where there are many, labels get shorter, so that all of them fit into one view."""
+    """Return options by index. Many options get shorter labels, so that all of them fit into one view."""
     most = _most(offered)
     return [
         {"text": _plain(numbered(n, str(option["label"]), most), most), "value": str(n)}
@@ -384,7 +384,7 @@ def _plain(text: str, most: int) -> Block:
     return {"type": "plain_text", "text": clip(" ".join(shown(text).split()), most) or " ", "emoji": False}
 
 
-# --- what comes back ---------------------------------------------------------------------------------------
+# --- input -------------------------------------------------------------------------------------------------
 
 _FIELDS = (
     "value",
@@ -397,11 +397,11 @@ _FIELDS = (
     "selected_options",
 )
 _FORGED: dict[str, Json] = {}
-"""What stands for an option that the form does not have: nothing that anybody could mean."""
+"""Placeholder for an option that the form does not have; matches no value."""
 
 
 def _raw(entry: Mapping[str, Any], field: Field) -> Json:
-    """What an element holds, whatever kind of element it is; null where it holds nothing."""
+    """Return the value of an element of any kind; null if it is empty."""
     found = next((entry[name] for name in _FIELDS if entry.get(name) is not None), None)
     if isinstance(found, list):
         return [_chosen(one, field) for one in found]

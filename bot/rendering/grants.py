@@ -1,4 +1,4 @@
-"""Calls of tools that are always allowed for a time: what a grant says, and where it can be taken back. Pure."""
+"""Calls of tools that are always allowed for a time: the text of a grant, and its revoke button. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.language.codec import Json, encode
 from engine.language.credentials import without_credentials
 
 REVOKE = "sayso:revoke"
-"""The button that takes back what is always allowed."""
+"""Action of the button that revokes a grant."""
 ALWAYS = "always"
 """The kind of the view in which calls are allowed always."""
 PATTERN, FOR, IN = "pattern:", "for", "in"
@@ -31,7 +31,7 @@ _MOST_TEXT = 300
 
 
 def patterned(given: Mapping[str, Json]) -> list[str]:
-    """The fields of a call for which a pattern can be written."""
+    """Return the fields of a call that can have a pattern."""
     texts = [name for name, value in given.items() if isinstance(value, str) and 0 < len(value) <= _MOST_TEXT]
     return [name for name in texts if without_credentials(given[name]) == given[name]][:MOST_FIELDS]
 
@@ -39,8 +39,8 @@ def patterned(given: Mapping[str, Json]) -> list[str]:
 def always_view(
     prompt: Asked, given: Mapping[str, Json], meta: dict[str, Json], voted: Mapping[str, Json] | None
 ) -> dict[str, object]:
-    """What is allowed: a call with this input, or what its texts are changed to, for how long; as the one before who voted
-    so."""
+    """Return the modal for a grant: the call's input, editable as patterns, and its duration; prefilled by an earlier
+    vote for one."""
     tool, of_request = prompt.tool or {}, is_request(prompt)
     fields = (voted or {}).get("fields") or {}
     blocks: list[Block] = [
@@ -92,14 +92,14 @@ def _field(name: str, wanted: Mapping[str, Json]) -> str:
 
 
 def line(grant: Grant) -> str:
-    """A grant as mrkdwn: what, by whom, until when."""
+    """Return a grant as mrkdwn: its calls, people and end."""
     people = ", ".join(person(actor) for actor in grant.by)
     text = safe(what(grant)).replace("`", "'")
     return f"♾️ `{text}` is always allowed by {people} until {date(grant.until)}{where(grant)}"
 
 
 def where(grant: Grant) -> str:
-    """Where one counts beyond its run."""
+    """Return the scope of a grant beyond its run; empty for others."""
     told = grant.wide or {}
     if not told:
         return ""
@@ -112,14 +112,14 @@ def where(grant: Grant) -> str:
 
 
 def grant_blocks(state: State, prompt: Asked, grant: Grant) -> list[Block]:
-    """What was allowed with an approval, with the button that takes it back."""
+    """Return the grant of an approval, with its revoke button."""
     if grant.over is not None or state.ended:
         return [context(f"♾️ Calls like this were always allowed; that is {grant.over or 'over'}.")]
     return [context(line(grant)), actions([button("Revoke", REVOKE, handle(prompt))])]
 
 
 def given_with(prompt: Asked) -> list[Block]:
-    """What an agent outside of sayso was allowed with the approval of its request, with the button that takes it back."""
+    """Return the grant of an external agent's approved request, with its revoke button."""
     always = (prompt.answer or {}).get("always")
     if always is None or prompt.at is None or not is_request(prompt):
         return []

@@ -1,4 +1,4 @@
-"""The app's Home: what waits for this person, for whom their own runs wait, what runs and ran, flows to start. Pure."""
+"""The app's Home: questions for this person, the people their own runs wait for, runs, and flows to start. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from engine.journal.state import Grant, State
 
 START, AGAIN, ME = "sayso:open:start", "sayso:open:home", "sayso:open:me"
 MOST_WAITING, MOST_OTHERS, MOST_RUNNING, MOST_RECENT, MOST_FLOWS = 22, 8, 8, 5, 14
-"""A Home has a hundred blocks; what does not fit is counted, and can be paged to where it waits for this person."""
+"""Most entries of each kind. A Home has a hundred blocks; the rest is counted, and questions for this person are paged."""
 _MOST_GROUPS = 4
 _MOST_GRANTS = 4
 """Blocks of grants where as many runs are shown as there is room for."""
@@ -30,19 +30,19 @@ KINDS = {
     "question": ("Questions", "answer"),
     "problem": ("Problems", "resolve"),
 }
-"""What can be shown of what waits: the label, and what it is called to answer it."""
+"""Filters for waiting questions: the label, and the action that answers them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What somebody wants to see of what waits for them."""
+    """A person's filter for their waiting questions."""
 
     kind: str = "all"
     flow: str = ""
     start: int = 0
 
     def shows(self, entry: Waiting) -> bool:
-        """Whether a question is among it."""
+        """True if the filter includes a question."""
         action = KINDS[self.kind][1]
         return action in (None, entry.prompt.rules.action) and self.flow in ("", entry.flow_name)
 
@@ -57,7 +57,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class HomePage:
-    """What a Home shows, newest first. `others` are questions of this person's runs that wait for somebody else."""
+    """Content of a Home, newest first. `others` are questions of this person's runs that wait for somebody else."""
 
     waiting: Sequence[Waiting]
     running: Sequence[Run]
@@ -67,7 +67,7 @@ class HomePage:
     others: Sequence[Waiting] = ()
     look: Look = Look()
     about_me: str = ""
-    """Who stands in for this person while they are away."""
+    """Line about this person's stand-in while they are away."""
     allowed: Sequence[Grant] = ()
     """Calls that this person allows beyond one run."""
 
@@ -98,7 +98,7 @@ def home_view(page: HomePage) -> dict[str, Any]:
 
 
 def words_home(text: str) -> dict[str, Any]:
-    """A Home that says why there is nothing to see."""
+    """Return a Home with only a reason why it is empty."""
     return {"type": "home", "blocks": [section(safe(text))]}
 
 
@@ -114,11 +114,11 @@ def _listed(blocks: list[Block], beyond: int, nothing: str) -> list[Block]:
     return [*blocks, context(f"… and {beyond:,} more")] if beyond > 0 else blocks
 
 
-# --- what waits for this person ----------------------------------------------------------------------------
+# --- questions for this person -----------------------------------------------------------------------------
 
 
 def _controls(page: HomePage) -> list[Block]:
-    """Filters, where there is something to filter; how this person is told; and a look anew."""
+    """Return the filters, if there is something to filter; the notification settings; and a refresh button."""
     made: list[Block] = []
     if len(page.waiting) > 1:
         kinds = [option(label, f"kind:{name}") for name, (label, _) in KINDS.items()]
@@ -178,7 +178,7 @@ def _pages(count: int, start: int) -> list[Block]:
 
 
 def _others(others: Sequence[Waiting]) -> list[Block]:
-    """For whom this person's runs wait."""
+    """Return the people this person's runs wait for."""
     if not others:
         return []
     lines = [context(waits_line(entry)) for entry in others[:MOST_OTHERS]]
@@ -220,7 +220,7 @@ def _flows(flows: Mapping[str, Flow]) -> list[Block]:
     for name in names[:MOST_FLOWS]:
         about = f"\n{safe(one_line(flows[name].description or '', 200))}" if flows[name].description else ""
         start = button("Start", START, name)
-        # Of two buttons with one action in a view Slack wants different blocks.
+        # Slack requires different blocks for two buttons with one action in a view.
         blocks.append({**section(f"*{safe(name)}*{about}"), "block_id": f"flow:{name}", "accessory": start})
     more = len(names) - MOST_FLOWS
     if more > 0:

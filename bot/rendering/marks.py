@@ -9,7 +9,7 @@ from engine.journal.state import State
 
 
 class Mark(NamedTuple):
-    """An emoji for Slack, the sign that stands for it in text, and its name among Slack's reactions."""
+    """An emoji for Slack, its sign in plain text, and its name among Slack's reactions."""
 
     emoji: str
     sign: str
@@ -47,7 +47,7 @@ MARKS = {
     "stopped": CANCELLED,
     "skipped": Mark("⏭️", "–"),
 }
-"""By the word for how a run stands, and by the status of a step."""
+"""Marks by the status of a run, and by that of a step."""
 LISTENING, WITHDRAWN = "💤", "⏹️"
 """Emojis of an agent that waits for words it need not get, and of a question or call that was taken back."""
 EMOJI = {word: mark.emoji for word, mark in MARKS.items()}

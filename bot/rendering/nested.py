@@ -1,8 +1,8 @@
-"""The lines of a node on a card, and below a container's line what is inside it. Pure.
+"""The lines of a node on a card, and below a container's line its content. Pure.
 
-One pass under way: its nodes stand indented below their container. Several: each has one line that says what it does
-or on whom it waits, the waiting ones first, so that a phone shows them. What is over is only counted: a card with a
-loop of a thousand passes is as short as one with three.
+With one pass under way, its nodes are indented below their container. With several, each has one line with its activity
+or the people it waits for, waiting ones first, so that a phone shows them. Finished passes are only counted: a card
+with a loop of a thousand passes is as short as one with three.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BAR = 10
 
 
 class Waits(NamedTuple):
-    """A session with what its nodes wait for, by path."""
+    """A session with the questions and timers of its nodes, by path."""
 
     state: State
     flow: Flow
@@ -38,11 +38,11 @@ class Waits(NamedTuple):
     prompts: Mapping[str, Asked]
     timers: Mapping[str | None, TimerRun]
     meters: Mapping[str, Meter] = {}
-    """How far running nodes say that they are."""
+    """Progress reported by running nodes."""
 
     @classmethod
     def of(cls, state: State, flow: Flow, names: Mapping[str, str]) -> Waits:
-        """What this state waits for."""
+        """Return the waits of this state."""
         prompts = {prompt.path: prompt for prompt in open_prompts(state)}
         timers = {timer.path: timer for timer in state.timers.values() if timer.prompt_id is None}
         return cls(state, flow, names, prompts, timers)
@@ -55,7 +55,7 @@ def open_prompts(state: State) -> list[Asked]:
 
 
 def asks_for(state: State, prompt: Asked, flow: Flow) -> str:
-    """What a prompt asks for, with its place: `rollout › us › Confirm`."""
+    """Return the name of a prompt with its place: `rollout › us › Confirm`."""
     named = prompt.node_name
     label = safe(clip(shown(str(named)), 60)) if named else label_of(flow, prompt.path)
     if prompt.input:
@@ -64,7 +64,7 @@ def asks_for(state: State, prompt: Asked, flow: Flow) -> str:
 
 
 def wait_words(prompt: Asked, state: State, names: Mapping[str, str]) -> str:
-    """On whom a prompt waits, and how the votes stand. Until when it is open its own message says."""
+    """Return the people a prompt waits for, and the state of the votes. Its own message has the deadline."""
     votes = tally(prompt)
     return (
         f"waiting for {waiting_on(prompt, state.actor, names)}{f' · {votes}' if votes else ''}"
@@ -73,7 +73,7 @@ def wait_words(prompt: Asked, state: State, names: Mapping[str, str]) -> str:
 
 
 def _next_clock(state: State, prompt: Asked) -> str:
-    """What is due next on a question that is waited for, in a few words for the card; empty where nothing is."""
+    """Return the next reminder or escalation of an open question, in a few words for the card; empty if there is none."""
     due = [
         (timer.due_at, timer.purpose)
         for timer in state.timers.values()
@@ -90,7 +90,7 @@ def _next_clock(state: State, prompt: Asked) -> str:
 
 
 def node_lines(waits: Waits, path: str, depth: int = 0) -> list[str]:
-    """The line of a node, and those of what is under way inside it."""
+    """Return the line of a node, and those of its running content."""
     label = label_of(waits.flow, path)
     lines = [f"{INDENT * depth}{_line(waits, path, label)}"]
     container = waits.state.containers.get(path)
@@ -123,7 +123,7 @@ def _inside(waits: Waits, scope: str, depth: int) -> list[str]:
 
 
 def _calls(waits: Waits, path: str, agent: AgentRun, depth: int) -> list[str]:
-    """The tool calls of an agent that are under way: those that wait for people, and what runs."""
+    """Return the running tool calls of an agent: those that wait for people, and the others."""
     indent, lines = INDENT * depth, []
     for call_path, call in sorted(agent.calls.items(), key=lambda item: _ordinal(item[0])):
         name = safe(one_line(call.name.replace("__", " › "), 60))
@@ -150,7 +150,7 @@ def _ordinal(path: str) -> int:
 
 
 def _conversation(state: State, path: str, agent: AgentRun) -> str:
-    """How far an agent is: which turn, what goes on, what it has cost."""
+    """Return an agent's progress: its turn, its activity, its cost."""
     turns = [one for one in state.active if state.nodes[one].type == TURN and agent_of(state, one) == path]
     statuses = {state.nodes[one].status for one in turns}
     waiting = any(waited_out(state.nodes[one]) for one in turns)
@@ -162,7 +162,7 @@ def _conversation(state: State, path: str, agent: AgentRun) -> str:
 
 
 def _side_by_side(waits: Waits, path: str, depth: int) -> list[str]:
-    """One line for each thing that is under way in several passes: those that wait for people first."""
+    """Return one line for each activity in several passes: those that wait for people first."""
     state = waits.state
     inner = [one for one in state.active if one != path and below(path, one) and _stands_alone(state, one)]
     asked: dict[str, int] = {}
@@ -181,7 +181,7 @@ def _side_by_side(waits: Waits, path: str, depth: int) -> list[str]:
 
 
 def _stands_alone(state: State, path: str) -> bool:
-    """Whether what is under way has a line of its own: an agent has one, with its calls below it; other containers have none."""
+    """True if an activity has a line of its own: an agent has one, with its calls below it; other containers have none."""
     if path in state.containers:
         return state.containers[path].agent is not None
     return agent_of(state, path) is None
@@ -221,8 +221,7 @@ def _detail(run: NodeRun, node: Node | None, timer: TimerRun | None) -> str:
     if run.status == "interrupted":
         return " · interrupted"
     if run.status == "retrying":
-        # Which try comes next, when, and why. An outage of the provider is waited out, however many tries
-        # that takes.
+        # Number, time and reason of the next try. An outage of the provider is waited out for any number of tries.
         if waited_out(run):
             when = f", next try at {date(timer.due_at, '{time_secs}')}" if timer is not None else ""
             return f" · waiting for the provider{when} · {_error(run, 100)}"
@@ -238,7 +237,7 @@ def _detail(run: NodeRun, node: Node | None, timer: TimerRun | None) -> str:
 
 
 def _passes(run: NodeRun) -> str:
-    """How far a loop over items had come that failed, and at which item."""
+    """Return the progress of a failed loop over items, and the item at which it failed."""
     if run.passes is None or "total" not in run.passes:
         return ""
     failed = [label for item in run.passes["items"].values() if (label := item_label(item))]
@@ -259,7 +258,7 @@ def _metered(meter: Meter | None, run: NodeRun) -> str:
 
 
 def _decided(run: NodeRun) -> str:
-    """Who decided, for an approval; without a mention, since nobody is asked any more."""
+    """Return the people who decided an approval, named without a mention."""
     output = run.output or run.error
     if run.type != "approval" or not isinstance(output, dict):
         return ""
@@ -273,7 +272,7 @@ def _decided(run: NodeRun) -> str:
 
 
 def _cost(run: NodeRun) -> str:
-    """What it cost, where the output says so."""
+    """Return the cost, if the output has it."""
     cost = run.output.get("cost") if isinstance(run.output, dict) else None
     if isinstance(cost, bool) or not isinstance(cost, int | float):
         return ""
@@ -294,10 +293,10 @@ def progress(state: State, flow: Flow, path: str) -> str:
 
 
 def _counted(container: ContainerRun) -> str:
-    """How far a container is, for its own line, with the item where one pass is under way."""
+    """Return a container's progress for its own line, with the item if one pass is under way."""
     far = _how_far(container)
     item = _current(container)
-    # Of branches that says how many are done already.
+    # For branches it already says how many are done.
     several = container.running > 1 and container.kind != "parallel"
     parts = [far.strip(), item, f"{len(container.results)} done" if several else ""]
     return "".join(f" · {part}" for part in parts if part)

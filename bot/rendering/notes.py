@@ -1,9 +1,9 @@
-"""Plain messages: texts of flows, notes of the bot, how a session ended, menus below a text, and what a
-`message` node posts, with its files. Pure.
+"""Plain messages: texts of flows, notes of the bot, the end of a session, menus below a text, and the post of a
+`message` node, with its files. Pure.
 
-Everything keeps Slack's limits. What does not fit is shown from its beginning and goes whole into a file; the message
-says so. Text and fields are mrkdwn and markdown is Markdown, whose values were made harmless when they were evaluated;
-everything else is plain text.
+Everything keeps Slack's limits. Long content is cut, and the full text attached as a file; the message says so. Text
+and fields are mrkdwn and markdown is Markdown, whose values were escaped when they were evaluated; everything else is
+plain text.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _LINE = 300
 
 
 def tail_of(state: State) -> str:
-    """The last lines of what the failed node wrote, as mrkdwn; empty where it wrote nothing."""
+    """Return the last lines of the failed node's output, as mrkdwn; empty if there is none."""
     text = _text(_details(state))
     if not text:
         return ""
@@ -71,7 +71,7 @@ def tail_of(state: State) -> str:
 
 
 def log_of(state: State) -> str | None:
-    """All that the failed node wrote, where the thread shows less of it; else None."""
+    """Return the failed node's whole output if the thread shows less of it; else None."""
     details = _details(state)
     text = _text(details)
     both = [f"{name}:\n{details[name]}" for name in ("stderr", "stdout") if _said(details, name)]
@@ -92,7 +92,7 @@ def _details(state: State) -> dict[str, Json]:
 
 
 def _text(details: dict[str, Json]) -> str:
-    """What is worth showing first: what went to standard error, else the output."""
+    """Return the most relevant output: standard error, else standard output."""
     return next((str(details[name]).strip() for name in ("stderr", "stdout") if _said(details, name)), "")
 
 
@@ -105,7 +105,7 @@ _NAMES_MOST = 8
 
 
 def message_blocks(text: str) -> list[Block]:
-    """mrkdwn as blocks: in several sections where it is long, cut with a notice where it is longer still."""
+    """Return mrkdwn as blocks: in several sections if it is long, cut with a notice if it is too long."""
     return fit_text([], text) or [section(" ")]
 
 
@@ -118,7 +118,7 @@ def note(text: str, key: str | None = None) -> Rendered:
 
 
 def duplicate(key: str) -> Rendered:
-    """What a second copy of a message becomes: it can be neither pressed nor taken for the first one again."""
+    """Return the replacement for a duplicate message: without buttons, and never mistaken for the original."""
     text = "_This was posted twice. The other copy counts; this one does nothing._"
     blocks = [{**context(text), "block_id": block_key(f"duplicate:{key}")}]
     return Rendered(text, blocks, {"event_type": "sayso_duplicate", "event_payload": {"key": key}})
@@ -134,8 +134,8 @@ def end_note(
     bot_user_id: str | None = None,
     link: str | None = None,
 ) -> Rendered:
-    """How a session ended badly: what failed or who ended it, what was not done, and what one can do. `link` leads to
-    the thread of whoever holds the lock that this session was refused."""
+    """Return the note about a bad end: the failure or the person who ended it, undone work, and possible actions.
+    `link` leads to the thread of the session that holds the refused lock."""
     parts = [_why(state, flow, by, reason)]
     if link is not None:
         parts.append(f"<{link}|The thread of the one that has it>")
@@ -160,12 +160,12 @@ def end_note(
 
 
 def retried_text(state: State, flow: Flow, key: str, user: str) -> str:
-    """What the note of a bad end says once the session is tried again, without buttons."""
+    """Return the note of a bad end once the session is tried again, without buttons."""
     return f"{end_note(state, flow, key).text}\n🔁 <@{user}> tries it again below."
 
 
 def _remedies(state: State, flow: Flow) -> list[Block]:
-    """The buttons for what one can do about a bad end. A decision is not mended: one can only ask again."""
+    """Return the buttons for a bad end. A rejection cannot be retried: one can only ask again."""
     again = button("Start again…", START, f"{state.flow_name}|{state.session_id}")
     failed = _failed(state)
     if is_rejection(state.error) or failed is None:
@@ -192,9 +192,9 @@ def _why(state: State, flow: Flow, by: Mapping[str, Json] | None, reason: str | 
 
 
 def _failed(state: State) -> str | None:
-    """The path of the node that failed the session; None where none did."""
+    """Return the path of the node that failed the session, or None."""
     error = state.error or {}
-    # A container fails with the error of what is inside, which says where that stood.
+    # A container fails with the error of an inner node, which has its path.
     if error.get("path"):
         return str(error["path"])
     failed = [path for path, run in state.nodes.items() if run.status == "failed" and run.error == error]
@@ -202,12 +202,12 @@ def _failed(state: State) -> str | None:
 
 
 def _missing(state: State, flow: Flow) -> list[str]:
-    """What never began, ready for mrkdwn: nodes of the passes that were under way, passes, and the flow's own nodes."""
+    """Return the nodes and passes that never began, ready for mrkdwn."""
     found: list[str] = []
     for scope, frame in sorted(state.frames.items()):
         nodes = flow.lists[frame.list_id].nodes if frame.list_id in flow.lists else ()
         container = state.containers.get(frame.owner or "")
-        # What a conversation would have come to nobody can say.
+        # The rest of a conversation cannot be known.
         if scope and (container is None or container.agent is None):
             found += [place_of(state, flow, f"{scope}/{n.id}") for n in nodes if n.id not in frame.nodes]
     for path, container in sorted(state.containers.items()):
@@ -232,8 +232,8 @@ _MOST_ASKED = 25
 
 
 def menu_blocks(text: str, asked: Sequence[PromptState], ts: str, author: str) -> list[Block]:
-    """The words (mrkdwn) and a button for each question. A button carries ids: the question, the message that was
-    written (`ts`), and its author; what was written is read again where it was stored."""
+    """Return the text (mrkdwn) and a button for each question. A button carries ids: the question, the message (`ts`),
+    and its author; the message is read again from the store."""
     buttons = [
         button(_label(prompt), f"{MENU}{n}", f"{prompt.prompt_id}|{prompt.nonce}|{ts}|{author}")
         for n, prompt in enumerate(asked[:_MOST_ASKED])
@@ -254,7 +254,7 @@ def agents_menu(text: str, agents: Sequence[Listener], ts: str, author: str) -> 
 
 
 def agent_labels(agents: Sequence[Listener]) -> list[tuple[Listener, str]]:
-    """Agents with what people call them; where several have one name, with their places."""
+    """Return agents with their names; with their paths if several share a name."""
     names = [agent.name for agent in agents]
     return [
         (agent, agent.name if names.count(agent.name) == 1 else f"{agent.name} · {agent.path}")
@@ -273,7 +273,7 @@ _VALUE = 150
 
 
 def start_blocks(text: str, flows: Iterable[str]) -> list[Block]:
-    """What is said (mrkdwn), and below it the flows to choose from, by name."""
+    """Return a text (mrkdwn) with the flows to choose from below it, by name."""
     names = sorted(name for name in flows if len(name) <= _VALUE)
     return fit_text([], text, start_choice(names)) or [section(" ")]
 
@@ -309,7 +309,7 @@ _LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\n]*\)")
 
 
 class Extra(Struct, frozen=True):
-    """A file that goes with a message: its content, or where it lies in the session's folder. `alt` is for pictures."""
+    """A file of a message: its content, or its path in the session's folder. `alt` is for pictures."""
 
     name: str | None
     title: str | None = None
@@ -319,7 +319,7 @@ class Extra(Struct, frozen=True):
 
 
 class Delivered(Struct, frozen=True):
-    """What is posted (nothing where there are only files), and what is uploaded."""
+    """A post (None if there are only files), and its uploads."""
 
     message: Rendered | None
     extras: tuple[Extra, ...] = ()
@@ -341,9 +341,9 @@ class _Making(Struct):
 
 
 def delivered(config: Mapping[str, Json], key: str) -> Delivered:
-    """The message of this config; `key` lets it be found again in Slack."""
+    """Return the message of this config; `key` lets it be found again in Slack."""
     making = _Making(MOST_UNITS - _NOTICES)
-    # What is small comes first to its room: it stands below, and must not be lost to a long text above it.
+    # Small parts get their room first: they come last, and must not be lost to a long text above them.
     images = making.spend(_images(config.get("images") or (), making))
     fields = making.spend(_fields(config.get("fields") or (), making))
     table = making.spend(_table(config.get("table"), making, "text" in config or "markdown" in config))
@@ -416,7 +416,7 @@ def _cut_markdown(text: str, most: int) -> str:
     begins, marks = opened
     if "\n" in kept[begins:] and marks.startswith("```"):
         return f"{kept}\n{marks}\n…"
-    # Half of a piece of code would show what the whole of it keeps from being a link.
+    # Half a piece of code could expose a link that the whole of it hides.
     return f"{kept[:begins]}\n…"
 
 

@@ -1,4 +1,4 @@
-"""What the bot says, in plain words: mrkdwn that is safe to post. Pure."""
+"""Texts of the bot, in plain language: mrkdwn that is safe to post. Pure."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ from prompt_state.question_row import PromptState
 from prompt_state.routing import Listener
 
 _LINES = 12
-"""Of what a session waits for, in an answer to `status`."""
+"""Most waits of a session in an answer to `status`."""
 
 NO_LINKS: Mapping[str, str] = {}
 NOBODY: Mapping[str, Behind | None] = {}
-"""No session waits for a lock."""
+"""Default: no session waits for a lock."""
 
 GO_ON = "resume"
-"""What a session is told by a `resume` that says nothing else."""
+"""Message to a session for a bare `resume`."""
 
 SEVERAL_HERE = "Several flows wait in this conversation. Please reply in the thread of the one you mean."
-"""Told in a direct message to words that could be for each of them."""
+"""Reply in a direct message to text that fits several flows."""
 
 RECORDED = "Recorded. This is paused, so it goes on with your answer after `resume`."
-"""Told to whoever answers while a session is held."""
+"""Reply to an answer while the session is held."""
 
 
 KEPT = "Kept for the agent. This is paused, so it reads your message after `resume`."
-"""Told to whoever speaks to an agent whose session is held."""
+"""Reply to a message for an agent whose session is held."""
 
 LATER = "Kept for the agent. It reads your message once what is asked above is answered."
-"""Told to whoever speaks to an agent that waits for people."""
+"""Reply to a message for an agent that waits for people."""
 
 
 OVERHEARD = "The agent reads that as a remark, not as an instruction: only who started this and the admins instruct it."
-"""Told to whoever addresses an agent and may not steer it."""
+"""Reply to a person who addresses an agent and may not steer it."""
 
 
 def flows_text(flows: Mapping[str, Flow]) -> str:
@@ -71,7 +71,7 @@ def _about(flow: Flow) -> str:
 
 
 def help_text(flows: Mapping[str, Flow]) -> str:
-    """What can be said to the bot in a channel."""
+    """Return the help for a channel."""
     return (
         f"{flows_text(flows)}\n\n"
         "Mention me with a flow's name and its inputs, for example `@sayso disk-cleanup path=/var/log`. "
@@ -80,7 +80,7 @@ def help_text(flows: Mapping[str, Flow]) -> str:
 
 
 def slash_help(flows: Mapping[str, Flow], word: str) -> str:
-    """The answer to `/sayso` alone, to `help`, and to what it does not know."""
+    """Return the answer to `/sayso` alone, to `help`, and to unknown words."""
     unknown = "" if word in ("help", "run") else f"I do not know `/sayso {safe(one_line(word, 60))}`. "
     return (
         f"{unknown}`/sayso run NAME key=value …` starts a flow, `/sayso list` shows the flows, "
@@ -89,7 +89,7 @@ def slash_help(flows: Mapping[str, Flow], word: str) -> str:
 
 
 def thread_help() -> str:
-    """What can be said in a session's thread."""
+    """Return the help for a session's thread."""
     return (
         "In this thread you can write:\n"
         "• an answer, where a question asks for text or files (no mention needed); a ✅ on it says that it counts\n"
@@ -109,7 +109,7 @@ def thread_help() -> str:
 def status_text(
     sessions: Sequence[tuple[State, Flow]], now: str, queued: Mapping[str, Behind | None] = NOBODY
 ) -> str:
-    """Where the sessions of a thread stand. `queued` says by session whom it waits for in the queue for its lock."""
+    """Return the state of a thread's sessions. `queued` has by session the one ahead in the queue for its lock."""
     if not sessions:
         return "Nothing runs in this thread."
     return "\n".join(_status_line(state, flow, now, queued.get(state.session_id)) for state, flow in sessions)
@@ -150,7 +150,7 @@ def _standing(state: State) -> str:
 
 
 def _question(state: State, prompt: Asked, flow: Flow) -> str:
-    """A question in a few words, with its place where it stands inside something."""
+    """Return a question in a few words, with its place if it is nested."""
     question = _first_line(prompt.message)
     return f"{asks_for(state, prompt, flow)}: {question}" if "/" in prompt.path else question
 
@@ -195,18 +195,18 @@ def which_agent_text(agents: Sequence[Listener]) -> str:
 
 
 def chosen_text(text: str, path: str) -> str:
-    """What stands in place of that menu once an agent was chosen."""
+    """Return the replacement for that menu once an agent was chosen."""
     said = f"“{escape(one_line(text, 120))}”" if text else "What you sent"
     return f"☑️ {said} goes to *{escape(one_line(path.rpartition('/')[2], 80))}*."
 
 
 def unread_text(file: Mapping[str, Json]) -> str:
-    """Told to whoever dropped a file that an agent cannot be shown; no mrkdwn."""
+    """Return the reply to a person whose file an agent cannot be shown; no mrkdwn."""
     return f"`{one_line(str(file['name']), 80)}` is not shown to the agent: {file['unread']}."
 
 
 def closed_text(prompt: PromptState) -> str:
-    """Told to whoever presses a button of a question that is closed; no mrkdwn."""
+    """Return the reply to a click on a button of a closed question; no mrkdwn."""
     if prompt.status == "answered":
         who = prompt.answered_by_name or prompt.answered_by or "somebody"
         return f"Already answered by {who} at {timestamps.told(prompt.answered_at)}: {prompt.answer_summary}."
@@ -216,7 +216,7 @@ def closed_text(prompt: PromptState) -> str:
 
 
 def running_text(sessions: Sequence[tuple[State, Flow]], links: Mapping[str, str] = NO_LINKS) -> str:
-    """What runs in a channel, each with whom it waits for. `links` lead to their threads, by session."""
+    """Return the runs of a channel, each with the people it waits for. `links` lead to their threads, by session."""
     if not sessions:
         return "Nothing is running in this channel."
     lines = []
@@ -238,7 +238,7 @@ def limit_text(method: str, waiting: int, seconds: float) -> str:
 
 
 def catching_up(channels: int, channels_left: int, threads: int, threads_left: int, seconds: float) -> str:
-    """How far the read of what was said while the bot was away has come."""
+    """Return the progress of reading the messages sent while the bot was away."""
     left = f"; about {max(1, round(seconds / 60))} min left" if seconds >= 1 else ""
     return (
         f"Reading what was said while I was away: {channels:,} of {channels + channels_left:,} channels and "
@@ -259,7 +259,7 @@ def menu_text(asked: Sequence[PromptState], places: Mapping[str, str]) -> str:
 
 
 def hint_text(kind: str, asked: Sequence[PromptState]) -> str:
-    """Why a text answered nothing."""
+    """Return why a text was not taken as an answer."""
     first = asked[0]
     if kind == "buttons":
         labels = (
@@ -285,7 +285,7 @@ def hint_text(kind: str, asked: Sequence[PromptState]) -> str:
 
 
 def stale_flow_text(flow: str, fault: str) -> str:
-    """Told in the thread of a run whose flow's file cannot be loaded any more."""
+    """Return the warning to the thread of a run whose flow's file no longer loads."""
     return (
         f"⚠️ The file of *{escape(flow)}* was changed and cannot be loaded. This run is of the version before that change. "
         f"{escape(fault)}"
@@ -302,7 +302,7 @@ def dead_letter_text(key: str) -> str:
 
 
 def edited_text(outcome: str | None) -> str | None:
-    """Told to whoever edits a message, by what became of it before; None where the edit is nobody's concern."""
+    """Return the reply to the edit of a message, by its earlier outcome; None if it needs none."""
     return _EDITED.get(outcome or "")
 
 
@@ -335,7 +335,7 @@ def confirm_cancel(sessions: Sequence[tuple[str, str]]) -> tuple[str, list[Json]
 
 
 def confirmed(flow: str, by: str, *, ended: bool) -> str:
-    """What the question whether to end a session says once somebody (a user id) has answered it."""
+    """Return the answered question whether to end a session; `by` is the user id of the person who answered."""
     asked = f"Cancel *{escape(flow)}*?"
     return f"{asked} 🛑 <@{by}> cancelled it." if ended else f"{asked} ▶️ <@{by}> keeps it going."
 
@@ -358,7 +358,7 @@ def root_text(user_id: str, flow: str) -> str:
 
 
 def not_begun_text(flow: str, place: str, reason: str) -> str:
-    """Told to whoever wanted a flow in a channel in which the bot may not post. `place` is how the channel is named."""
+    """Return the reply to a start in a channel that takes no posts. `place` is the name of the channel."""
     why, remedy = _CLOSED.get(reason, (f"Slack does not let the bot post in {place} ({reason})", ""))
     return f"{flow} was not started: {why.format(place=place)}.{remedy}"
 

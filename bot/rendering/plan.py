@@ -11,13 +11,13 @@ from engine.journal.queries import PLAN
 from engine.language.codec import Json
 
 Steps = Sequence[tuple[str, str]]
-"""What is to be done, each with its state: `pending`, `in_progress` or `complete`."""
+"""Steps of a plan, each with its state: `pending`, `in_progress` or `complete`."""
 
 _SIGNS = {"pending": EMOJI["pending"], "in_progress": EMOJI["started"], "complete": EMOJI["completed"]}
 
 
 def plan_steps(name: str, given: Json) -> Steps:
-    """The steps that a call states; none where it is no call of that tool."""
+    """Return the steps of a plan call; empty for other calls."""
     listed = given.get("steps") if name == PLAN and isinstance(given, dict) else None
     if not isinstance(listed, list) or not all(isinstance(step, dict) for step in listed):
         return ()
@@ -26,12 +26,12 @@ def plan_steps(name: str, given: Json) -> Steps:
 
 
 def plan_title(steps: Steps) -> str:
-    """How far a plan is."""
+    """Return the progress of a plan."""
     return f"Plan · {sum(status == 'complete' for _, status in steps)} of {len(steps)} done"
 
 
 def plan_lines(steps: Steps, *, over: bool = False) -> list[str]:
-    """A plan as lines of mrkdwn. `over`: nobody works on it any more."""
+    """Return a plan as lines of mrkdwn. `over`: it is no longer being worked on."""
     lines = []
     for title, status in steps:
         left = over and status == "in_progress"

@@ -1,7 +1,7 @@
-"""A prompt as a Slack message: open, with its buttons; closed, saying who, what and when; and what its clocks
-say: reminders, who else was told, what is due next. Pure.
+"""A prompt as a Slack message: open, with its buttons; closed, with the answer, its author and time; and its clocks:
+reminders, escalations, the next due step. Pure.
 
-A question's words stay in its own thread: other channels and direct messages only get where it stands, and a link.
+A question's text stays in its own thread: other channels and direct messages only get its place, and a link.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from prompt_state.question_row import PromptState, own_words
 _BUTTONS = 25
 _SELECT = 100
 _COVERED_ROOM = 1_000
-"""Units kept free for what an approval covers."""
+"""Units reserved for the action that an approval covers."""
 _REQUEST_ROOM = 3_000
 """Units of a call that an agent wants to make: people read it on a phone, and a button shows the rest."""
 _MESSAGE_ROOM = 1_200
@@ -81,12 +81,12 @@ def prompt_key(prompt_id: str, reposts: int = 0) -> str:
 
 
 def close_key(prompt_id: str) -> str:
-    """The outbox key of what changes a prompt's message."""
+    """Return the outbox key of changes to a prompt's message."""
     return f"close:{prompt_id}"
 
 
 def message_of(key: str | None) -> tuple[str, str] | None:
-    """The channel and ts of the message that came under an inbox key; None for what was no message."""
+    """Return the channel and ts of the message with this inbox key; None if it was not a message."""
     kind, _, where = (key or "").partition(":")
     if kind != "message" or where.count(":") != 2:
         return None
@@ -95,7 +95,7 @@ def message_of(key: str | None) -> tuple[str, str] | None:
 
 
 def option_value(prompt: Asked, index: int) -> str:
-    """What a button carries: ids and a place in the list, never what the option means."""
+    """Return the value of a button: ids and an index, never the option's meaning."""
     return f"{prompt.prompt_id}|{prompt.nonce}|{index}"
 
 
@@ -123,14 +123,14 @@ def prompt_message(
     message = shown(prompt.message)
     covered = _covered(prompt, flow, message, [*head, *under, *controls, *tail], is_open=True)
     blocks = fit_text(head, message, [*under, *covered, *controls, *tail])
-    # How to answer where Slack takes no blocks, and so no buttons.
+    # Instructions for clients without blocks, and so without buttons.
     typed = "Reply here, or use" if prompt.accepts_text else "Its buttons cannot be shown. Use"
     plain = f"{typed} `sayso prompts answer {prompt.prompt_id}`."
     return rendered(f"{lead}\n{message}", blocks, key, plain=plain)
 
 
 def _covered(prompt: Asked, flow: Flow, message: str, others: list[Block], *, is_open: bool) -> list[Block]:
-    """What will run: all of it where the question leaves room for it, and most of the room where it does not."""
+    """Return the covered action: all of it if the question leaves room, and most of the room otherwise."""
     if not prompt.covers:
         return []
     room = kit.MOST_UNITS - size(others) - _MESSAGE_ROOM
@@ -143,12 +143,12 @@ def _covered(prompt: Asked, flow: Flow, message: str, others: list[Block], *, is
 
 
 def _form(prompt: Asked) -> list[Block]:
-    """What a form asks for; what an approval proposes is told with its values."""
+    """Return the description of a form; an approval's proposal is shown with its values."""
     return [] if prompt.is_approval or not prompt.fields else form_about(prompt)
 
 
 def _decision(prompt: Asked, *, is_open: bool) -> list[Block]:
-    """What an approval proposes, how its votes stand, and who let whom answer in their place."""
+    """Return an approval's proposal, the state of its votes, and its handover."""
     if not prompt.is_approval and not prompt.handed:
         return []
     lines = [*approvals.vote_lines(prompt), approvals.handed_line(prompt)]
@@ -164,7 +164,7 @@ def closed_prompt(
     names: Mapping[str, str] | None = None,
     reason: str | None = None,
 ) -> Rendered:
-    """The same message once nobody can answer any more. `reason` is why it was withdrawn, where it was."""
+    """Return the message of a question that is closed. `reason` is why it was withdrawn, if it was."""
     key = prompt_key(prompt.prompt_id, prompt.reposts)
     outcome = outcome_text(prompt, flow, reason)
     head = [section(_lead(state, prompt, flow, names, closed=True), key, most=900)]
@@ -182,7 +182,7 @@ def closed_prompt(
 
 
 def closed_run(kept: PromptState, outcome: Json = None) -> Asked:
-    """A closed prompt as its row has it, for `closed_prompt`. `outcome` is what its expiry meant."""
+    """Return a closed prompt from its row, for `closed_prompt`. `outcome` is the result of its expiry."""
     value = next((value for value, word in DECIDED.items() if word == kept.answer_summary), "reject")
     answered = kept.status == "answered"
     asked = {name: getattr(kept, name) for name in Question.__struct_fields__}
@@ -220,7 +220,7 @@ def _lead(
     *,
     closed: bool = False,
 ) -> str:
-    """Whom it asks, and what it is about: of two questions that differ only in their items each says which it is."""
+    """Return the people asked and the subject; its place tells questions of different items apart."""
     entries = asked(prompt, state.actor, names)
     kind = prompt.rules
     lead = f"{kind.icon} {(kind.closed if closed else '') or kind.lead}"
@@ -234,7 +234,7 @@ def _lead(
 
 
 def more_menu(prompt: Asked) -> Block:
-    """What is needed rarely: the menu behind the three dots."""
+    """Return the menu of rarely used actions."""
     entries = [("Hand over to somebody else…", "hand")]
     if prompt.is_approval and not prompt.require_reason:
         entries.insert(0, ("Reject with a reason…", "reject"))
@@ -259,7 +259,7 @@ def _reply_hint(prompt: Asked) -> Block:
 
 
 def rule_lines(state: State, prompt: Asked, flow: Flow, now: str | None) -> list[str]:
-    """Who may not answer, and until when it is open. Who may stands in the first line."""
+    """Return the people excluded from answering, and the deadline. The first line names those who may."""
     rules = []
     if prompt.exclude_requester and (state.actor or {}).get("id"):
         rules.append(f"{person(state.actor)} started this, so somebody else decides.")
@@ -292,7 +292,7 @@ def buttons_of(prompt: Asked, room: int) -> list[Block]:
     if not options:
         return form_controls(prompt.prompt_id, prompt) if prompt.fields else []
     told = kit.sections([safe(line) for line in in_full((str(each.get("label")) for each in options), LABEL)])
-    # What is left out can still be read where it is chosen: in the menu, or once it was.
+    # Omitted text can still be read in the menu, or after the choice.
     told = told if size(told) * 2 <= room else []
     if len(options) > _BUTTONS:
         return [*told, *_select(prompt, options, room - size(told))]
@@ -375,8 +375,8 @@ _VERDICTS = {
 
 
 def _stands_below(prompt: Asked) -> bool:
-    """Whether the words of an answer stand below its question, as a reply in its thread. A direct message that was no
-    reply may have answered too, so there they are repeated."""
+    """True if the text of an answer is below its question, as a reply in its thread. A direct message may be an answer
+    without being a reply, so there the text is repeated."""
     said, shown_at = message_of(prompt.answer_key), prompt.shown or {}
     if said is None or not own_words(prompt.answer):
         return False
@@ -386,7 +386,7 @@ def _stands_below(prompt: Asked) -> bool:
 
 
 def _answer(prompt: Asked) -> list[Block]:
-    """What was answered, as a text in which no markup counts, unless it stands below. Approvals say it in their outcome."""
+    """Return the answer, as a text without markup, unless it is below. Approvals have it in their outcome."""
     if prompt.status != "answered" or prompt.is_approval or _stands_below(prompt):
         return []
     values = (prompt.answer or {}).get("values")
@@ -399,11 +399,11 @@ def _answer(prompt: Asked) -> list[Block]:
 
 
 _STEPS = 3
-"""How many steps of an escalation a question names, the latest ones."""
+"""Most escalation steps named in a question, the latest ones."""
 
 
 def _clock_rules(state: State, prompt: Asked, names: Mapping[str, str]) -> list[str]:
-    """What an open question says of its clocks beside its deadline."""
+    """Return an open question's clocks beside its deadline."""
     rules = []
     if prompt.remind_seconds:
         rules.append(f"🔔 Reminds every {safe(elapsed(prompt.remind_seconds))}{_working(prompt)}.")
@@ -419,7 +419,7 @@ def _working(prompt: Question) -> str:
 
 
 def targets(entries: list[str], state: State, names: Mapping[str, str]) -> str:
-    """Whom an escalation told, named and not called."""
+    """Return the targets of an escalation, named without a mention."""
     listed = [
         whom([entry.removeprefix("dm:")], state.actor, names, call=False)
         if people_among([entry])

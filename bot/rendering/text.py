@@ -1,7 +1,7 @@
-"""Text as Slack takes it: escaped, visible, cut where nothing breaks, and sized as Slack sizes it.
+"""Text in a form that Slack accepts: escaped, visible, cut at a safe place, and sized as Slack sizes it.
 
-Two kinds of text meet here. *mrkdwn* may carry markup and is trusted: a flow's own words, whose interpolated values
-were escaped when they were evaluated. Everything else comes from people or programs and goes through `safe`.
+There are two kinds of text. *mrkdwn* may carry markup and is trusted: a flow's own text, whose interpolated values were
+escaped when they were evaluated. Everything else comes from people or programs and goes through `safe`.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _ADDRESS = re.compile(r"(?<![\w.+@<:|-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+")
 _WHOM_MOST = 5
 
 escape = escape_markup
-"""`& < >` as Slack wants them in mrkdwn, so that nothing in the text becomes a link or a mention."""
+"""Escape `& < >` for mrkdwn, so that no part of the text becomes a link or a mention."""
 
 
-# --- what people and programs wrote ------------------------------------------------------------------------
+# --- text of people and programs ---------------------------------------------------------------------------
 
 
 def safe(text: str) -> str:
@@ -41,13 +41,13 @@ def safe(text: str) -> str:
 
 
 def one_line(text: str, most: int) -> str:
-    """The words of a text on one line of at most `most` characters, for places where there is little room."""
+    """Return a text on one line of at most `most` characters, for small places."""
     return clip(" ".join(shown(text).split()), most)
 
 
 def numbered(index: int, label: str, most: int) -> str:
-    """A label on one line, in so many units. One that had to be cut gets its number: two that begin alike stay two,
-    and so does one without any words."""
+    """Return a label on one line, in so many units. A cut label gets its number, so that two with one beginning stay
+    distinct; an empty label becomes its number."""
     words = " ".join(shown(label).split()) or str(index + 1)
     return words if clip(words, most) == words else clip(f"{index + 1}. {words[:most]}…", most)
 
@@ -79,13 +79,13 @@ def _words(inner: str) -> str:
 
 
 def weight(text: str) -> int:
-    """How many characters a text takes in JSON, in UTF-16 units: never less than what Slack counts."""
+    """Return the size of a text in JSON, in UTF-16 units: never less than Slack's count."""
     units = len(text.encode("utf-16-le", "surrogatepass")) // 2
     return units + sum(map(text.count, _DOUBLED))
 
 
 def clip(text: str, most: int) -> str:
-    """Plain text of at most `most` units, with an ellipsis where it was cut. Not for mrkdwn."""
+    """Return plain text of at most `most` units, with an ellipsis if it was cut. Not for mrkdwn."""
     if len(text) <= most and weight(text) <= most:
         return text
     room, kept = most - 1, []
@@ -126,9 +126,9 @@ def take(mrkdwn: str, most: int) -> tuple[str, str]:
 
 
 def _end(mrkdwn: str, most: int) -> tuple[int, bool]:
-    """Where to cut: behind a line if the last third has one, else behind a word, else between two tokens.
+    """Return where to cut: after a line if the last third has one, else after a word, else between two tokens.
 
-    Returns the place and whether it lies within a code block.
+    Also returns True if that is within a code block.
     """
     used = position = 0
     fenced = False
@@ -157,13 +157,13 @@ def person(actor: Mapping[str, Json] | None) -> str:
 
 
 def _in_place(record: Mapping[str, Json]) -> str:
-    """In whose place somebody did something."""
+    """Return the absent person that the actor stood in for."""
     absent = record.get("for")
     return f" for {person(absent)}" if isinstance(absent, dict) else ""
 
 
 def picked(field: Mapping[str, Json], value: Json) -> str | None:
-    """A person or a channel that was chosen in a form, as a mention: nobody knows them by their ids. None for any other
+    """Return a person or a channel chosen in a form as a mention, since ids mean nothing to people. None for any other
     value."""
     if not isinstance(value, str):
         return None
@@ -181,9 +181,9 @@ def whom(
     *,
     call: bool = True,
 ) -> str:
-    """Whom a prompt asks, as mrkdwn. `ids` are Slack's ids by e-mail address and `@group`, as far as they are known.
+    """Return the people that a prompt asks, as mrkdwn. `ids` are the known Slack ids by e-mail address and `@group`.
 
-    With `call` false groups are only named: a mention of one tells all of its members.
+    With `call` False groups are only named: a mention of one notifies all of its members.
     """
     named = list(dict.fromkeys(_entry(str(entry), requester, ids or {}, call) for entry in entries))
     more = len(named) - _WHOM_MOST
@@ -212,9 +212,9 @@ def asked(
     requester: Mapping[str, Json] | None,
     ids: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """The entries of whoever a prompt asks: approvers, `who`, else the requester, else the channel.
+    """Return the entries that a prompt asks: approvers, `who`, else the requester, else the channel.
 
-    Left out are a requester who may not decide, and whoever handed it over, by e-mail address too where `ids` has it.
+    Omits a requester who may not decide, and people who handed it over, by e-mail address too if `ids` has it.
     """
     requester_id = requester_of(requester or {})
     entries = [str(entry) for entry in prompt.approvers or prompt.who or ()]
@@ -233,7 +233,7 @@ def addresses(mrkdwn: str) -> list[str]:
 
 
 def mentioning(mrkdwn: str, ids: Mapping[str, str]) -> str:
-    """A text for one reader, with people's mentions in the places of their e-mail addresses, where they are known."""
+    """Return a text for one reader, with mentions in place of known e-mail addresses."""
     return _ADDRESS.sub(lambda found: f"<@{ids[found[0]]}>" if found[0] in ids else found[0], mrkdwn)
 
 
@@ -242,7 +242,7 @@ def waiting_on(
     requester: Mapping[str, Json] | None,
     ids: Mapping[str, str] | None = None,
 ) -> str:
-    """On whom an open prompt waits, as mrkdwn in which groups are named and not called."""
+    """Return the people that an open prompt waits for, as mrkdwn in which groups are named without a mention."""
     return whom(asked(prompt, requester, ids), requester, ids, call=False)
 
 
@@ -257,7 +257,7 @@ _NAMED = re.compile(r"(?<![\w@#/.<-])[UW](?=[A-Z]*\d)[A-Z0-9]{8,}(?![\w-])", re.
 
 
 def for_reader(text: str) -> str:
-    """What the engine or the policy tells one person, as mrkdwn: times in their zone, people as mentions."""
+    """Return a message of the engine or the policy to one person, as mrkdwn: times in their zone, people as mentions."""
     moments = _MOMENT.sub(_in_own_time, escape(text))
     return _NAMED.sub(lambda found: f"<@{found[0]}>", moments)
 
@@ -283,5 +283,5 @@ def elapsed(seconds: float) -> str:
 
 
 def shortened(revision: str) -> str:
-    """A commit by its first letters, with what stands behind it; any other revision as it is."""
+    """Shorten a commit to its first letters, keeping any suffix; any other revision is unchanged."""
     return re.sub(r"^([0-9a-f]{12})[0-9a-f]{28,52}\b", r"\1", revision)

@@ -1,7 +1,7 @@
 """A question outside of its thread, with its buttons: on the Home. Pure.
 
-It is drawn from the question's row, so all places say the same. Its buttons carry the question's ids and its thread:
-pressed anywhere, they mean what they mean there. A question is shown so only to who can read its thread.
+It is drawn from the question's row, so all places agree. Its buttons carry the question's ids and its thread, and work
+the same as there. A question is shown so only to people who can read its thread.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from prompt_state.question_row import PromptState
 ANSWER, REJECT, TOGETHER = "answer", "reject", "together"
 """The views in which a question is answered, or rejected with a reason, and alike ones are decided together."""
 DECISION, REASON, ONE = "decision", "reason", "one:"
-"""What is filled in there."""
+"""Names of the view and its inputs."""
 MOST_TOGETHER = 40
 MOST_REASON = 3_000
 _MOST_BUTTONS = 5
@@ -54,7 +54,7 @@ _VALUES, _RUNS, _WHOLE = 6, 400, 1_200
 
 
 class Waiting(Struct, frozen=True):
-    """A question that waits, with what its flow is called and the address of its message."""
+    """A waiting question, with the name of its flow and the address of its message."""
 
     prompt: PromptState
     flow_name: str
@@ -62,15 +62,15 @@ class Waiting(Struct, frozen=True):
 
     @property
     def alike(self) -> tuple[object, ...]:
-        """What alike questions have in common: the step, and what can be decided. Those of one step of a flow that is run
-        often, or for many items, differ in their words only."""
+        """Return the common part of similar questions: the step, and the possible decisions. Those of one step of a
+        frequent flow, or of many items, differ only in their text."""
         prompt = self.prompt
         labels = tuple(option["label"] for option in prompt.options)
         return (self.flow_name, prompt.node_id, prompt.kind, labels, prompt.require_reason)
 
 
 def alike(entries: Sequence[Waiting]) -> dict[str, list[Waiting]]:
-    """Approvals that can be decided together, by the id of the first of them."""
+    """Return approvals that can be decided together, by the id of the first of them."""
     found: dict[tuple[object, ...], list[Waiting]] = {}
     for entry in entries:
         if entry.prompt.is_approval:
@@ -97,14 +97,14 @@ def question_blocks(entry: Waiting, *, most: int = 600) -> list[Block]:
 
 
 def waits_line(entry: Waiting) -> str:
-    """A question that waits for others: for whom, since when."""
+    """Return a question that waits for others, with their names and its time."""
     prompt = entry.prompt
     people = whom(asked(prompt, requester(prompt)), requester(prompt), call=False)
     return f"{EMOJI['waiting']} *{linked(entry)}* waits for {people}{_since(prompt)}: {safe(one_line(prompt.message, 120))}"
 
 
 def requester(prompt: PromptState) -> dict[str, Json]:
-    """Whoever started the session, as an actor's record."""
+    """Return the person who started the session, as an actor's record."""
     return {"id": prompt.requester_id, "name": prompt.requester_name}
 
 
@@ -130,7 +130,7 @@ def _since(prompt: PromptState) -> str:
 
 
 def _proposed(prompt: PromptState) -> list[str]:
-    """What an approval proposes and what will run, as far as there is room; a button shows all of it."""
+    """Return an approval's proposal and action, as far as they fit; a button shows everything."""
     if not prompt.is_approval:
         return []
     lines = [
@@ -148,12 +148,12 @@ def _proposed(prompt: PromptState) -> list[str]:
 
 
 def pressed_value(prompt: PromptState, index: int) -> str:
-    """What a button carries outside of the thread: ids, the place in the list, and the thread that it is about."""
+    """Return the value of a button outside of the thread: ids, the index, and the thread."""
     return f"{prompt.prompt_id}|{prompt.nonce}|{index}|{prompt.channel}|{prompt.thread_ts}"
 
 
 def _rare(prompt: PromptState) -> Iterator[tuple[str, str]]:
-    """What is needed rarely: the menu behind the three dots."""
+    """Yield the entries of the menu of rarely used actions."""
     if prompt.covers or (prompt.is_approval and prompt.fields):
         yield "See all of it", approvals.WHOLE
     if prompt.is_approval and prompt.editable:
@@ -186,8 +186,8 @@ def _opens(label: str, kind: str, prompt: PromptState, style: str | None = None)
 def decision_view(
     kind: str, prompt: Question, meta: dict[str, Json], *, index: int | None = None, given: str = ""
 ) -> dict[str, object]:
-    """A question with an input for the words that go with a decision. By `kind` they are the reason of a rejection, a result in
-    place of a tool's (`given` is one that somebody gave), what the choice at `index` asks for, or the answer itself."""
+    """Return a question with an input for the text of a decision. By `kind` it is the reason of a rejection, a result
+    in place of a tool's (`given` is an earlier one), the text for the choice at `index`, or the answer itself."""
     blocks, label, optional, hint = [about(prompt.message)], "Your answer", False, None
     title, submit = str(prompt.node_name or "Answer"), "Answer"
     element: Block = {"type": "plain_text_input", "action_id": REASON, "multiline": True}
@@ -224,7 +224,7 @@ def decision_view(
 
 
 def _label(label: Json) -> str:
-    """What a choice is called in a menu, where Slack takes no empty text."""
+    """Return the label of a choice in a menu, where Slack takes no empty text."""
     return clip(" ".join(shown(str(label)).split()), 75) or "–"
 
 

@@ -1,10 +1,10 @@
-"""The bot as a process: what listens to Slack, the parts that serve, and `sayso dev`.
+"""The bot as a process: the connection to Slack, the parts that serve, and `sayso dev`.
 
 May import: `handlers` and below.
 
 Invariants:
 
-* It drains when it is told to stop: what runs is finished or recorded as interrupted.
+* It drains when told to stop: running work is finished or recorded as interrupted.
 
-A crash: The next process takes up what this one held.
+Effects of a crash: the next process takes up the work of this one.
 """

@@ -1,9 +1,9 @@
 """The Slack app: Bolt in Socket Mode, with one rule above all: persist, then acknowledge.
 
 Bolt acknowledges an event before a listener works, so everything happens in its very first middleware: read the payload
-(pure), store what is taken under its key, commit, and only then answer 200, which is the acknowledgement. If storing
-fails there is no acknowledgement and Slack delivers again. Nothing is ever parked in a listener; there are none.
-What opens a view stores nothing: it is opened beside the acknowledgement (`bot.views`).
+(pure), store it under its key, commit, and only then answer 200, which is the acknowledgement. If storing fails there
+is no acknowledgement and Slack delivers again. There are no listeners. Requests to open a view are not stored: it is
+opened beside the acknowledgement (`bot.views`).
 """
 
 from __future__ import annotations
@@ -48,19 +48,18 @@ _MOST_PENDING = 1_000
 
 
 class _First(AsyncMiddleware):
-    """A middleware as it is. Bolt would look through the payload for what a function may want, and fail where it has
-    other types."""
+    """A middleware without Bolt's argument injection, which would fail on payloads of unexpected types."""
 
     def __init__(self, receive: Callable[[AsyncBoltRequest], Awaitable[BoltResponse]]) -> None:
         self._receive = receive
 
     async def async_process(self, *, req: AsyncBoltRequest, resp: BoltResponse, next: Any) -> BoltResponse:
-        """See Bolt. Nothing comes after it."""
+        """See Bolt. No other middleware follows."""
         return await self._receive(req)
 
 
 class _Handler(AsyncSocketModeHandler):
-    """Bolt's handler of a socket, with what takes its payloads."""
+    """Bolt's handler of a socket, with a receiver for its payloads."""
 
     def __init__(self, slack: SlackApp, *args: Any, **given: Any) -> None:
         super().__init__(slack.app, *args, **given)
@@ -73,7 +72,7 @@ class _Handler(AsyncSocketModeHandler):
 
 
 class SlackApp:
-    """The sockets and what comes through them."""
+    """The sockets and their payloads."""
 
     def __init__(
         self,
@@ -110,8 +109,8 @@ class SlackApp:
         self.skipped: dict[str, int] = {}
         # Bolt finds the token in the environment too and warns that our client already has it.
         logging.getLogger("slack_bolt.AsyncApp").addFilter(lambda record: "will be unused" not in record.msg)
-        # Before Bolt's authorization: where that cannot ask Slack who we are, it acknowledges and drops the payload.
-        # Without a name it would look through the sources of all callers for one.
+        # Before Bolt's authorization: if that cannot reach Slack, it acknowledges and drops the payload. Without a name
+        # it would search the sources of all callers for one.
         self.app = AsyncApp(name="sayso", client=client, before_authorize=_First(self._receive))
         self.sockets = Sockets(
             lambda: _Handler(self, app_token, web_client=app_client, ping_interval=PING_SECONDS),
@@ -124,7 +123,7 @@ class SlackApp:
         await self.sockets.connect()
 
     async def close(self) -> None:
-        """Take nothing more: what is not acknowledged is delivered again elsewhere."""
+        """Take no more payloads: unacknowledged ones are delivered again elsewhere."""
         self._closing = True
         await self._views.close()
         await self.sockets.close()
@@ -193,7 +192,7 @@ class SlackApp:
             return {"text": BROKEN}
 
     async def _submitted(self, submission: Submission) -> dict[str, Any] | None:
-        """Check what was submitted, store what is taken, and say what becomes of the view."""
+        """Check a submission, store it if valid, and return the change to the view."""
         if submission.action is not None:
             self._views.act(submission)
             return None
@@ -216,13 +215,13 @@ class SlackApp:
         return acknowledgement(verdict, submission)
 
     async def _known(self, thread_key: str) -> bool:
-        """True if the thread has a session, or may get one: something of it was taken and not handled yet."""
+        """True if the thread has a session, or may get one from a stored, unhandled payload."""
         if await self._writer.call(self._writer.store.sessions.heads, thread_key=thread_key, limit=1):
             return True
         pending = await self._writer.call(self._writer.store.inbox.rows, limit=_MOST_PENDING)
         if any(row.thread_key == thread_key for row in pending):
             return True
-        # What was handled in between has its session by now.
+        # A row handled in between has its session by now.
         return bool(
             await self._writer.call(self._writer.store.sessions.heads, thread_key=thread_key, limit=1)
         )
@@ -239,8 +238,8 @@ class SlackApp:
             self._delivered.note(item.thread_key, item.key.rsplit(":", 1)[1])
 
     async def _ingest(self, item: InboxItem) -> bool:
-        """Store an item; one whose key is known changes nothing. Whether it was new. Another program that holds the database
-        is waited for: Slack delivers no press a second time."""
+        """Store an item; a known key changes nothing. True if it was new. Waits for another program that holds the
+        database, since Slack does not deliver clicks again."""
         clock, store = asyncio.get_running_loop().time, partial(self._writer.ingest, [item], self._now())
         until = clock() + BUSY_SECONDS
         stored = await waited_out(store, "what came from Slack", lambda: clock() < until, is_busy)
@@ -250,13 +249,13 @@ class SlackApp:
         return is_new
 
     async def _differs(self, item: InboxItem) -> bool:
-        """True if something else is stored under this key: a person changed a form whose acknowledgement was lost."""
+        """True if other content is stored under this key: a person changed a form whose acknowledgement was lost."""
         before = await self._writer.call(self._writer.store.inbox.row, item.key)
         return before is not None and before.payload != item.payload
 
 
 def _answered(body: dict[str, Any] | None) -> BoltResponse:
-    """An acknowledgement; `body` is what it says."""
+    """Return an acknowledgement with this `body`."""
     if body is None:
         return BoltResponse(status=200, body="")
     return BoltResponse(status=200, body=encode(body).decode(), headers={"content-type": "application/json"})

@@ -1,4 +1,4 @@
-"""What a bot does now and then: it keeps house, asks whether its token is accepted, and notes limits that are used up."""
+"""Periodic tasks of a bot: retention, checks of its token, and records of exhausted rate limits."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from engine.storage.backoff import waited_out
 log = logging.getLogger("sayso")
 
 LIMITS_SECONDS = 5.0
-"""How often it is noted which methods of Slack are used up."""
+"""Seconds between records of exhausted Slack methods."""
 
 TOKEN_SECONDS = 60.0
-"""How often Slack is asked whether it still accepts the token."""
+"""Seconds between checks whether Slack still accepts the token."""
 
 
 async def note_limits(budget: Budget, engine: Engine, seconds: Callable[[], float]) -> None:
@@ -36,7 +36,7 @@ async def note_limits(budget: Budget, engine: Engine, seconds: Callable[[], floa
 
 
 async def watch_token(bot: AsyncWebClient) -> None:
-    """Ask now and then whether the token is accepted, also while nothing is sent. Raises `AuthLost` when it is not."""
+    """Check periodically that the token is accepted, also while nothing is sent. Raises `AuthLost` if it is not."""
     while True:
         await asyncio.sleep(TOKEN_SECONDS)
         try:
@@ -62,7 +62,7 @@ async def keep_house(settings: Settings, engine: Engine, now: Callable[[], str])
 
 
 async def _retained(settings: Settings, engine: Engine, now: str) -> int:
-    """A round of the retention; how many sessions went. By a clock that jumped ahead nothing is old yet."""
+    """Run a round of the retention; returns the number of deleted sessions. Skipped after a clock jump."""
     if engine.clock_jumped():
         return 0
     kept = retention.Retention.of(settings, engine.store)

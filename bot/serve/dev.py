@@ -1,8 +1,8 @@
 """`sayso dev`: the real bot and a local workspace that speaks Slack's protocol, in one process.
 
-The bot is started as it is against Slack, with other settings: the workspace's tokens, its Web API as the base URL,
-and a database of its own under `<home>/dev`. There is no other connection between the two than the socket. Both are
-kept, so stopping and starting again goes on where it stopped.
+The bot is started as it is against Slack, with other settings: the workspace's tokens, its Web API as the base URL, and
+a database of its own under `<home>/dev`. The socket is the only connection between the two. Both are kept, so a restart
+continues where it stopped.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from engine.language.errors import SaysoError
 from engine.storage.leases import Lease
 
 HOME_CHANNEL, CHANNELS = "ops", ("incidents", "releases")
-"""Where flows are suggested: in the channel whose name begins as theirs does, else in the first one."""
+"""Channels in which flows are suggested: the one with a matching name, else the first."""
 STARTER = Path(__file__).resolve().parents[1] / "starter"
 """Files of a new folder."""
 PORT = 8765
-"""Where the page is, unless that port is taken or another one is asked for."""
+"""Default port of the page; another one is used if it is taken."""
 
 
 class DevFailed(SaysoError):
@@ -51,7 +51,7 @@ class DevFailed(SaysoError):
 
 @dataclass(frozen=True)
 class Ready:
-    """What there is once both run."""
+    """Addresses and parts of the running pair."""
 
     url: str
     api_url: str
@@ -101,7 +101,7 @@ async def run_dev(
     if agent:
         workspace.core.faults.set_scopes([*DEFAULT_SCOPES, *AGENT.scopes])
     try:
-        # The same settings, for the local workspace: nothing of the real Slack or its database is touched.
+        # The same settings, for the local workspace: the real Slack and its database are not touched.
         local = replace(
             settings,
             home=home,
@@ -136,7 +136,7 @@ async def run_dev(
 
 
 def default_flows(settings: Settings) -> list[Path]:
-    """The folder of flows where it has any, else the examples that come with sayso. Raises `SettingsError`."""
+    """Return the folder of flows if it has any, else the examples that come with sayso. Raises `SettingsError`."""
     for folder in (settings.flows, EXAMPLES):
         if folder.is_dir() and any(is_flow_file(file.name) for file in folder.iterdir()):
             return [folder]
@@ -146,8 +146,8 @@ def default_flows(settings: Settings) -> list[Path]:
 
 
 def suggestions(flows: Iterable[Flow], demo: Path) -> list[Suggestion]:
-    """What the page offers to say: each flow, in the channel that it seems to be for, and how to ask for help. A flow that
-    webhooks start is left out: nobody types what they send.
+    """Return the page's suggestions: each flow, in its most likely channel, and how to ask for help. Flows that
+    webhooks start are left out, as they cannot be typed.
 
     `demo` is the folder that `make run` fills, so that `disk-cleanup` can be tried without typing anything.
     """
@@ -174,7 +174,7 @@ def _suggestion(flow: Flow, demo: Path) -> Suggestion:
 
 
 def display_there() -> bool:
-    """Whether a browser could be shown to somebody."""
+    """True if a browser could be shown."""
     return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
@@ -201,7 +201,8 @@ async def start_workspace(file: Path, port: int | None) -> Workspace:
 
 
 def stop_on_signals(served: Bot, stopping: Callable[[], None]) -> None:
-    """The first signal drains, and calls `stopping`; a second one ends at once, and what runs is killed and recorded as interrupted."""
+    """Drain on the first signal and call `stopping`; a second one ends at once: running work is killed and recorded as
+    interrupted."""
     loop = asyncio.get_running_loop()
 
     def stop() -> None:

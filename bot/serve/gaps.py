@@ -1,8 +1,8 @@
-"""Gaps: what was said while no connection to Slack was open, or while one was deaf.
+"""Gaps: messages sent while no connection to Slack was open, or while one was deaf.
 
-A gap is noticed by a process with sockets, and threads are handled by any. So where several serve a store it is a mark there,
-which each reads before it handles a row: what was missed in a thread is older than what arrives now. Whoever has the lane of chores reads
-everything that may have been missed, and marks how far it has come; then nobody else has to.
+A gap is noticed by a process with sockets, and threads are handled by any. So if several serve a store it is a mark
+there, which each reads before it handles a row: missed messages of a thread are older than new ones. The process with
+the lane of chores reads everything that may have been missed, and records its progress for the others.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ log = logging.getLogger("sayso")
 READ = "gap read"
 """The mark of the last gap after which everything was read; `GAP` is that of when the last one was noticed."""
 DEAD_SECONDS = (0.0, 5.0, 15.0, 30.0, 60.0)
-"""When, after a process with connections was gone without a word, all is read: Slack may go on sending to it for a while."""
+"""Seconds after the death of a process with connections at which everything is read: Slack may keep sending to it for a
+while."""
 MARKS_SECONDS = 1.0
-"""How often it is looked whether another process has noticed a gap."""
+"""Seconds between checks whether another process has noticed a gap."""
 _WHAT = "reading what was missed"
 
 
 class Gaps:
-    """Notices gaps, and has what was missed read."""
+    """Notices gaps, and has the missed messages read."""
 
     def __init__(
         self,
@@ -71,14 +72,14 @@ class Gaps:
         self._connected.set()
 
     async def note(self) -> None:
-        """There was a gap: every thread may hold what was not delivered."""
+        """Record a gap: every thread may have undelivered messages."""
         if self._replica.shared:
             await waited_out(partial(self._writer.call, _note, self._writer.store, self._clock()), _WHAT)
         else:
             await waited_out(self._catchup.begin, _WHAT)
 
     def unread(self) -> None:
-        """Something became due to be read (`CatchUp.again`, `regained`)."""
+        """Note that something must be read (`CatchUp.again`, `regained`)."""
         if self._replica.shared and CHORES not in self._replica.has:
             self._spawn(self._note_and_look)
         self._gap.set()
@@ -89,7 +90,7 @@ class Gaps:
             self._spawn(partial(self._note_leading, seconds))
 
     async def _note_leading(self, seconds: float) -> None:
-        """Whoever leads by then: the one that is gone may have."""
+        """Note a gap if this process leads by then: the dead one may have led."""
         await asyncio.sleep(seconds)
         if CHORES in self._replica.has:
             await self._note_and_look()
@@ -110,7 +111,7 @@ class Gaps:
         await self.note()
 
     async def hear(self) -> None:
-        """Learn of gaps that any process has noticed, and of what was read."""
+        """Learn about gaps and progress recorded by any process."""
         gap, read = await self._writer.call(_marks, self._writer.store)
         if gap != self._seen:
             async with self._hearing:
@@ -120,10 +121,10 @@ class Gaps:
         elif gap and read == gap and not self._catchup.complete and CHORES not in self._replica.has:
             self._catchup.all_read()  # what is due there became so since, and nobody else reads it
 
-    # --- whoever does the chores ---------------------------------------------------------------------------
+    # --- for the process with the chores ---------------------------------------------------------------------
 
     async def lead(self) -> None:
-        """Read what was missed, and again after every gap."""
+        """Read missed messages now, and again after every gap."""
         if self._replica.takes:
             await self._connected.wait()
         if self._replica.shared:
@@ -143,7 +144,7 @@ class Gaps:
             await self._until_next()
 
     async def _until_next(self) -> None:
-        """Wait until there was a gap, or until it is time to read again what could not be read."""
+        """Wait for a gap, or until it is time to retry failed reads."""
         seen, now = self._seen, asyncio.get_running_loop().time
         until = now() + AGAIN_SECONDS
         while not self._gap.is_set() and seen == self._seen and (self._catchup.complete or now() < until):

@@ -1,8 +1,8 @@
 """Webhooks: a signed POST to `/hooks/NAME` starts the flows that listen for it. Stored before it is answered.
 
-What was sent counts once: the key of its row is made of what the sender authenticated. GitHub signs the body alone, so a
-body that is sent again, under whatever delivery id, starts nothing more; who has the secret itself may name a key of its
-own (`Idempotency-Key`). The name of an event is a header, which GitHub does not sign: `events` chooses, it proves nothing.
+A request counts once: the key of its row is made from its authenticated part. GitHub signs the body alone, so a
+repeated body, under any delivery id, starts nothing more; a sender with the secret itself may choose its own key
+(`Idempotency-Key`). The name of an event is a header that GitHub does not sign: `events` selects, but proves nothing.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from engine.storage.group_commit import Writer
 log = logging.getLogger("sayso.hooks")
 
 MOST_BYTES = 1024 * 1024
-"""How large a body may be."""
+"""Largest body in bytes."""
 QUIET_SECONDS = 60.0
-"""How often the log has a line about senders that prove nothing: they may be many."""
+"""Seconds between log lines about unauthenticated senders, who may be many."""
 _MOST_NAMED = 80
 _MOST_FIELDS = 20
 
@@ -52,12 +52,12 @@ class Hooks:
     taken: Callable[[], None]
     stopping: Callable[[], bool]
     _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """One secret is looked up at a time: whoever may not start anything shall not take all threads of the process."""
+    """Held while a secret is looked up: senders without rights must not use up all threads of the process."""
     steady: Callable[[], float] = time.monotonic
     _said: dict[str, tuple[float, int]] = field(default_factory=dict)
 
     async def post(self, request: web.Request) -> web.Response:
-        """Take what was sent; 202 once it is stored. A sender that gets 503 sends it again."""
+        """Take a webhook; 202 once it is stored. A sender that gets 503 sends it again."""
         name = request.match_info["name"]
         if self.stopping():
             return _told(503, "The bot is stopping.")
@@ -93,7 +93,7 @@ class Hooks:
         return _told(202, "Stored." if any(stored) else "Nothing new.", started=sum(map(bool, stored)))
 
     async def _proven(self, trigger: Trigger, request: web.Request, body: bytes) -> bool | None:
-        """Whether the sender has the secret; None where it cannot be had."""
+        """True if the sender proves the secret; None if the secret is unavailable."""
         try:
             async with self._asking:
                 secret = _bytes(await asyncio.to_thread(self.secret, trigger.secret or ""))
@@ -102,7 +102,7 @@ class Hooks:
             return None
         if trigger.verify == "bearer":
             scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-            # The name of a scheme is the same in any case; without it nothing is proven.
+            # Names of schemes ignore case; without a scheme nothing is proven.
             given, wanted = f"{scheme.lower()} {token.strip()}", b"bearer " + secret
         else:
             given = request.headers.get("X-Hub-Signature-256", "")
@@ -122,7 +122,7 @@ class Hooks:
     def _wanted(
         self, heard: list[tuple[Flow, Trigger]], sent: dict[str, Json], request: web.Request, body: bytes
     ) -> Iterator[InboxItem]:
-        """What is to be started. Raises `InvalidInputs`."""
+        """Yield the starts for a webhook. Raises `InvalidInputs`."""
         for flow, trigger in heard:
             event = request.headers.get("X-GitHub-Event")
             if trigger.events is not None and event not in trigger.events:
@@ -156,7 +156,7 @@ def _bytes(header: str) -> bytes:
 
 
 def _unknown() -> web.Response:
-    """What is sent again then was not lost, and what was stored meanwhile counts once."""
+    """Return 503: the sender tries again, and a request stored meanwhile counts once."""
     return _told(503, "A secret of this webhook cannot be had now; the log of sayso says why.")
 
 

@@ -1,4 +1,4 @@
-"""Who the app is, as Slack says: the tokens, the scopes and the names that a start checks."""
+"""Identity of the app, as Slack reports it: the tokens, the scopes and the names that a start checks."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from engine.language.errors import SaysoError
 log = logging.getLogger("sayso")
 
 START_SECONDS = 12.0
-"""How long a start may take to find out that Slack cannot be reached or does not accept the tokens."""
+"""Seconds in which a start detects that Slack is unreachable or does not accept the tokens."""
 
 
 class StartFailed(SaysoError):
-    """The bot cannot start; says why and what to do."""
+    """The bot cannot start; the message gives the reason and the remedy."""
 
     code = "start_failed"
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Who this app is, as Slack says."""
+    """Identity of this app, as Slack reports it."""
 
     team_id: str
     team: str
@@ -36,7 +36,7 @@ class Identity:
     app_id: str | None
     report: Report
     agent: bool = False
-    """Whether the app is an agent of Slack's."""
+    """True if the app is a Slack agent."""
 
 
 async def identify(bot: Any, app: Any, api_url: str, flows: Sequence[Flow] = ()) -> Identity:

@@ -1,4 +1,4 @@
-"""The bot as a process: check what can be checked, put the parts together, serve, and drain when told to stop."""
+"""The bot as a process: check the preconditions, assemble the parts, serve, and drain when told to stop."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LEARN_SECONDS = 5.0
-"""How often it is read what other processes were told of channels and people."""
+"""Seconds between reads of what other processes learned about channels and people."""
 HEARD_SECONDS = 5.0
 """Seconds between two notes that events came."""
 
@@ -147,11 +147,11 @@ class Bot:
             store.close()
 
     def stop(self) -> None:
-        """Begin to drain: nothing new is taken; what runs finishes or is cut."""
+        """Begin to drain: no new work is taken; running work finishes or is cut."""
         self.stopping.set()
 
     async def _opened(self, identity: Identity) -> Store:
-        """The store, of this workspace for good. Raises `StorageError`."""
+        """Return the store, bound to this workspace for good. Raises `StorageError`."""
         settings = self.settings
         store = self.machine.open_store(settings.database_url, settings.secret_key, settings.encryption_keys)
         try:
@@ -195,7 +195,7 @@ class Bot:
         self.engine.sessions.on_newer = newer_rows
         starts, handlers = self._handlers(bot, gate, home, IncomingFiles(bot, files))
         self.replica = replica = Replica(self.engine.writer, self.role, settings.listen_url)
-        # Where several serve a store, others tell what they commit (`Store.listen`).
+        # If several serve a store, the others announce their commits (`Store.listen`).
         wakeups = LocalWakeups(partial(self.engine.writer.call, store.changed), machine.poll_seconds)
         if replica.shared:
             wakeups = LocalWakeups(_never, float("inf"))
@@ -217,7 +217,7 @@ class Bot:
     def _handlers(
         self, bot: Any, gate: Gate, home: decisions.Home, incoming: IncomingFiles
     ) -> tuple[MessageStarts, dict[str, RowHandler]]:
-        """Handlers by kind of inbox row, and what answers slash commands."""
+        """Return the handler of slash commands, and handlers by kind of inbox row."""
         settings, engine, steady = self.settings, self.engine, self.machine.steady
         self.profiles = Profiles(engine.writer, self.machine.now)
         people = self.people = People(
@@ -319,7 +319,7 @@ class Bot:
         return outbound
 
     def _finding(self, bot: Any, home: decisions.Home) -> None:
-        """Make the parts that find work which nobody delivers: messages that were missed, and schedules."""
+        """Create the parts that find undelivered work: missed messages, and schedules."""
         machine = self.machine
         self.catchup = CatchUp(
             bot,
@@ -374,7 +374,7 @@ class Bot:
         )
 
     async def _reachable_again(self, channel: str) -> None:
-        """The bot was invited, or a channel is no archive any more: what waits is posted, what was said there is read."""
+        """React to an invitation, or a channel that is no longer archived: post waiting messages, read missed ones."""
         await self.outbound.hurry(channel)
         await self.catchup.again(channel)
         self.gaps.unread()
@@ -389,7 +389,7 @@ class Bot:
         return Listening(self.library.refresh)
 
     def _after_catch_up(self, handler: Any) -> Any:
-        """The handler behind a read of the thread: what was missed there is older than what arrives now."""
+        """Wrap a handler with a read of the thread: missed messages are older than new ones."""
 
         async def handle(row: InboxRow) -> bool:
             if row.thread_key is not None and row.kind in (decisions.MESSAGE, decisions.OVERHEARD):
@@ -432,7 +432,7 @@ class Bot:
         self.homes.look_around()
 
     async def _learn(self) -> None:
-        """Learn what other processes were told of channels and people."""
+        """Learn what other processes know about channels and people."""
         while True:
             await asyncio.sleep(LEARN_SECONDS)
             self.profiles.forget()
@@ -476,7 +476,7 @@ class Bot:
         return isinstance(error, AuthLost) or self.service.is_over(error)
 
     def _others(self) -> Iterator[tuple[str, Callable[[], Awaitable[None]]]]:
-        """The tasks of a process of this role, beside listening, its lanes and its outbox."""
+        """Yield the tasks of a process of this role, beside listening, its lanes and its outbox."""
         if self.replica.works:
             yield "chores", partial(self.replica.hold, CHORES, self._lead)
         if self.replica.shared:
@@ -528,7 +528,7 @@ class Bot:
             raise StartFailed(f"SAYSO_GATE: nothing can listen at {where}: {error.strerror}.") from error
 
     def _unready(self) -> str | None:
-        """Why the bot is not ready, in words for whoever watches over it."""
+        """Return why the bot is not ready, for monitoring; None if it is."""
         if self.stopping.is_set():
             return "it is stopping"
         if not self._ready:
@@ -554,7 +554,7 @@ class Bot:
             comparing.cancel()
 
     async def _look_at_sockets(self) -> None:
-        """Notice gaps, and keep what the sockets carried."""
+        """Notice gaps, and keep what the sockets delivered."""
         waited = 0.0
         while True:
             await asyncio.sleep(1.0)  # the SDK tells nobody when it reconnects
@@ -573,7 +573,7 @@ class Bot:
             await self._stored("the time of the last event", self.engine.store.marks.move, HEARD, heard)
 
     async def _stored_marks(self) -> None:
-        """Keep until where threads are known by what was delivered, where nothing is delivered to other processes."""
+        """Store the marks of delivered messages, unless other processes receive them too."""
         if self.replica.shared and not self.replica.alone():
             self.delivered.lost()
             return
@@ -585,7 +585,7 @@ class Bot:
         return await waited_out(lambda: self.engine.writer.call(method, *args, **kwargs), what)
 
     async def _drain(self, parts: Sequence[asyncio.Task[None]], others: Sequence[asyncio.Task[None]]) -> None:
-        """End the `others`, then let the `parts` finish what they have in hand."""
+        """End the `others`, then let the `parts` finish their work in hand."""
         log.info("stopping: nothing new is taken; running nodes have %g s", DRAIN_SECONDS)
         with contextlib.suppress(StorageError):
             await self.replica.leave()
@@ -619,9 +619,9 @@ def said_at(row: InboxRow) -> float:
     if row.kind in (decisions.MESSAGE, decisions.OVERHEARD):
         return float(row.key.rsplit(":", 1)[1])
     if row.kind == decisions.EDITED:
-        # An edit waits for what became of its message, also where a clock was set back in between.
+        # An edit comes after its message, even if a clock was set back in between.
         return float(row.key.rsplit(":", 1)[1]) + 5e-7
     if row.kind in (decisions.ROOTED, WANTED_ROOTED) and row.thread_key is not None:
-        # The message that a thread begins with is older than whatever is said there.
+        # The first message of a thread is older than all replies.
         return float(row.thread_key.rsplit(":", 1)[1])
     return timestamps.from_text(row.received_at).timestamp()

@@ -1,9 +1,9 @@
-"""Metrics for Prometheus, whether the bot lives (`/healthz`) and is ready (`/readyz`), and webhooks, over HTTP. Off unless
-`SAYSO_METRICS` names an address.
+"""Metrics for Prometheus, liveness (`/healthz`) and readiness (`/readyz`) of the bot, and webhooks, over HTTP. Off
+unless `SAYSO_METRICS` names an address.
 
-What happened is counted from committed events, never by the code that runs: what was rolled back was not counted. What
-waits is counted in the store when somebody asks. Labels are names of flows, node types and Slack methods; no label holds a
-session or a person.
+Activity is counted from committed events, never by the code that runs: rolled-back work does not count. Waiting work is
+counted in the store on request. Labels are names of flows, node types and Slack methods; no label holds a session or a
+person.
 """
 
 from __future__ import annotations
@@ -38,30 +38,30 @@ from prompt_state import question_row
 
 _WAITS = (10, 30, 60, 300, 900, 3600, 4 * 3600, 86400, 3 * 86400, 7 * 86400)
 READ_SECONDS = 8.0
-"""How long a reading may wait for the store; Prometheus gives up after ten."""
+"""Seconds for which a reading may wait for the store; Prometheus gives up after ten."""
 MOST_GROUPS = 100
-"""So many groups are counted by name: who is asked can come from an input."""
+"""Most groups counted by name: an input may choose the group that is asked."""
 _MOST_UNREADABLE = 100
 _STOP_SECONDS = 1.0
-"""How long a stop waits for requests under way; what is stored then is stored."""
+"""Seconds for which a stop waits for requests under way; requests stored then stay stored."""
 HEARD: tuple[type[Event], ...] = (ev.AttemptOver, ev.Closing, ev.Boundary)
 """The kinds of event that are counted."""
 
 
 class Sources(NamedTuple):
-    """What a reading looks at besides the events."""
+    """Sources of a reading besides the events."""
 
     engine: Engine
     refusals: Mapping[str, int]
     """Calls that Slack refused for their rate so far, by method."""
     connected: Callable[[], Awaitable[int]]
-    """How many sockets are open."""
+    """Returns the number of open sockets."""
     day_cap: Decimal | None
     now: Callable[[], str]
 
 
 class Metrics:
-    """Counts what happens, and reads what waits."""
+    """Counts activity, and reads waiting work."""
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
@@ -106,7 +106,7 @@ class Metrics:
         sources.engine.subscribe(self.happened, *HEARD)
 
     def happened(self, state: State, events: Sequence[Event]) -> None:
-        """Count what was committed."""
+        """Count committed events."""
         flow = state.flow_name
         for event in events:
             if isinstance(event, ev.AttemptOver) and event.result:
@@ -158,13 +158,13 @@ class Metrics:
 
 
 def group_of(asked: Asked) -> str:
-    """Which group was asked: the first that the question names, else nothing. Never a person."""
+    """Return the first group that the question names, else an empty text. Never a person."""
     names = asked.approvers or asked.who or ()
     return next((name for name in names if name.startswith(("@", "rota:")) or name == "channel"), "")
 
 
 def _outcome(event: ev.Closing) -> str:
-    """How a question ended; of an answer only whether it was a decision, for choices are words of a flow."""
+    """Return the outcome of a question; only decisions are told apart, since choices are a flow's own text."""
     said = event.answer.get("value") if isinstance(event, ev.PromptAnswered) else None
     return str(said) if said in ("approve", "reject") else event.type.partition(":")[2]
 
@@ -174,7 +174,7 @@ def _look(store: Store, now: str) -> tuple[Counts, str | None, int, bool]:
 
 
 def _oldest_question(store: Store) -> str | None:
-    """Since when the oldest open question waits; what was asked by sessions that cannot be read waits for nobody."""
+    """Return the time of the oldest open question; those of unreadable sessions do not count."""
     for row in store.prompts.rows(statuses=question_row.OPEN_STATUSES, limit=_MOST_UNREADABLE):
         with suppress(SaysoError):
             head = store.sessions.head(row.session_id)

@@ -1,4 +1,5 @@
-"""This process among those that serve one database: its role, who else lives, and which lanes it has beside those of sessions.
+"""Roles of the processes that serve one database: this one's role, the other living ones, and its lanes beside those of
+sessions.
 
 A file or memory is served by one process, which has every role and every lane.
 """
@@ -20,7 +21,7 @@ log = logging.getLogger("sayso")
 
 ROLES = ("all", "socket", "worker")
 LOOK_SECONDS = 0.25
-"""How often a process looks whether the last look for lanes found one free, and whether it still has one."""
+"""Seconds between checks whether a lane has become free, and whether this process still has its own."""
 
 
 class Replica:
@@ -31,7 +32,7 @@ class Replica:
         self._store = writer.store
         self.shared = writer.store.shared
         self.takes = role in ("all", "socket")
-        """Whether it has connections to Slack."""
+        """True if it has connections to Slack."""
         self.works = role in ("all", "worker")
         self.has: dict[str, Lane] = {}
         """The lanes that it has now, by key."""
@@ -57,7 +58,7 @@ class Replica:
         self._store.watch(loop.call_soon_threadsafe)
 
     async def leave(self) -> None:
-        """Take no lane any more, and say that this process is stopping."""
+        """Give up all lanes, and record that this process is stopping."""
         self._leaving = True
         await asyncio.to_thread(self._store.leave)  # the writer may be waiting for the server
 
@@ -76,7 +77,7 @@ class Replica:
         return not self._store.peers()
 
     async def hold(self, key: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Do what whoever has this lane does, each time that this process gets it; until `leave`, or until it is done."""
+        """Do the work of this lane each time that this process gets it; until `leave`, or until it is done."""
         while not self._leaving:
             lane = None
             if key not in self._store.lanes.others:
