@@ -8,6 +8,7 @@ import sys
 import webbrowser
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -22,56 +23,85 @@ from bot.web.server import Room, running
 from engine.language.actors import Actor
 from engine.storage.store import Store
 
+_LOOK_SECONDS = 1.0
+
 
 def web_command(place: Place, port: int | None, host: str, write: bool, open_it: bool | None) -> int:
     """Show the page until a signal. Raises `SaysoError`."""
-    settings, workspace = place.settings(), place.workspace()
-    if not database_exists(settings):
-        if workspace is None:
-            raise UsageError(
-                f"There is nothing to show: {settings.database_url} does not exist yet. Run a flow, or start the bot first."
-            )
-        settings = workspace.settings()
-        print("This home has no sessions but those of its local workspace (sayso dev).")
     raise_file_limit()
-    with opened(settings) as store:
-        asyncio.run(_serve(settings, store, host, port, write=write, open_it=bool(open_it)))
+    asyncio.run(_serve(place, host, port, write=write, open_it=bool(open_it)))
     print("Stopped.")
     return Exit.OK
 
 
-async def _serve(
-    settings: Settings, store: Store, host: str, port: int | None, *, write: bool, open_it: bool
-) -> None:
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
-    if settings.web == WebSettings() and not _is_loopback(host):
+def _found(place: Place) -> Settings | None:
+    """The settings of what there is to show: of this home, or of its local workspace; None before the first session."""
+    settings, workspace = place.settings(), place.workspace()
+    if database_exists(settings):
+        return settings
+    return None if workspace is None else workspace.settings()
+
+
+async def _serve(place: Place, host: str, port: int | None, *, write: bool, open_it: bool) -> None:
+    given, loop, stop = place.settings(), asyncio.get_running_loop(), asyncio.Event()
+    if given.web == WebSettings() and not _is_loopback(host):
         raise UsageError(
             f"{host} can be reached by others, so they have to log in: set SAYSO_WEB_OIDC_ISSUER or "
             "SAYSO_WEB_PROXY_HEADER (docs/control-room.md)."
         )
-    room = _room(settings, store, host, loop.time, write=write)
     for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(name, stop.set)
-    async with running(room, host, port) as url:
-        address = room.access.address(settings.web.url.rstrip("/") if settings.web.url else url)
-        print(
-            f"The control room, {'with changes' if write else 'read-only'}. Ctrl-C ends it.\n\n  {address}\n"
-        )
-        if settings.web.url:
-            print(f"It listens at {url}, for the proxy in front of it.")
-        sys.stdout.flush()
-        if open_it:
-            loop.run_in_executor(None, webbrowser.open, address)
-        await stop.wait()
+    access: Access | None = None
+    while not stop.is_set():
+        settings = _found(place)
+        with opened(settings or replace(given, database_url="memory:")) as store:
+            room = _room(settings or given, store, host, loop.time, write=write, access=access)
+            async with running(room, host, port) as url:
+                if access is None:
+                    _tell(given, settings, room.access, url, write=write, open_it=open_it)
+                access, port = room.access, int(url.rpartition(":")[2])
+                # The first session makes a database: the same page goes on with that.
+                while settings is None and not stop.is_set() and _found(place) is None:
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(stop.wait(), _LOOK_SECONDS)
+                if settings is not None:
+                    await stop.wait()
 
 
-def _room(settings: Settings, store: Store, host: str, clock: Callable[[], float], *, write: bool) -> Room:
-    """The room: for whoever has the token on this machine, or for those whom a provider or a proxy knows."""
+def _tell(
+    given: Settings, found: Settings | None, access: Access, url: str, *, write: bool, open_it: bool
+) -> None:
+    """Say where the page is, and what it shows."""
+    if found is None:
+        print("There are no sessions yet. The page shows the first one as soon as it starts.")
+    elif found.home != given.home:
+        print("This home has no sessions but those of its local workspace (sayso dev).")
+    address = access.address(given.web.url.rstrip("/") if given.web.url else url)
+    print(f"The control room, {'with changes' if write else 'read-only'}. Ctrl-C ends it.\n\n  {address}\n")
+    if given.web.url:
+        print(f"It listens at {url}, for the proxy in front of it.")
+    sys.stdout.flush()
+    if open_it:
+        asyncio.get_running_loop().run_in_executor(None, webbrowser.open, address)
+
+
+def _room(
+    settings: Settings,
+    store: Store,
+    host: str,
+    clock: Callable[[], float],
+    *,
+    write: bool,
+    access: Access | None = None,
+) -> Room:
+    """The room: for whoever has the token on this machine, or for those whom a provider or a proxy knows; with the logins of
+    an earlier one where there was one."""
     if settings.web == WebSettings():
-        local = Access(Actor.local(settings.local_user, account()), clock)
+        local = access or Access(Actor.local(settings.local_user, account()), clock)
         return Room(store, settings, local, LOOPBACK | {f"[{host}]" if ":" in host else host}, write=write)
-    by_proxy = settings.web.proxy_header or settings.web.proxy_secret
-    access: Access = Proxy(settings, clock) if by_proxy else Oidc(settings, clock)
+    if access is None:
+        by_proxy = settings.web.proxy_header or settings.web.proxy_secret
+        access = Proxy(settings, clock) if by_proxy else Oidc(settings, clock)
     public = urlsplit(settings.web.url or "")
     room = Room(store, settings, access, frozenset({public.hostname or ""}), write=write)
     room.scheme, access.secure = public.scheme, public.scheme == "https"

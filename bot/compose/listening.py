@@ -9,6 +9,8 @@ import asyncio
 import logging
 import resource
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -34,6 +36,21 @@ def raise_file_limit() -> None:
     wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def wanted_ports(file: Path, usual: int) -> tuple[int, ...]:
+    """The ports for a page: the one that its home remembers, else the usual one; where that is taken any free one."""
+    try:
+        return int(file.read_text()), 0
+    except (OSError, ValueError):
+        return usual, 0
+
+
+def remember_port(file: Path, port: int) -> None:
+    """Keep the first port of a page in its home, so that its address stays the same over restarts."""
+    if file.parent.is_dir() and not file.exists():
+        with suppress(OSError):
+            file.write_text(f"{port}\n")
 
 
 def _is_our_fault(record: logging.LogRecord) -> bool:

@@ -82,7 +82,7 @@ class Outbound:
     that follow from what was sent (a prompt is shown, a message delivered). `now` is the time as it is stored.
     `files` are the folders of sessions, out of which messages take files; `meters` says how far running nodes are, `lacks` what is missing here for a flow.
     `posted` is called when Slack has taken a message, which then comes back as an event.
-    `agent` is whether the app is an agent of Slack's.
+    `agent` is whether the app is an agent of Slack's, `room` the address of the control room.
     `sends` says whether this process is the one that sends, and `still` asks the store. `link_hosts` are the hosts whose links a model may show. `failure` is done with the reason once nothing can be sent
     any more; `run()` raises it too.
     """
@@ -104,6 +104,7 @@ class Outbound:
         posted: Callable[[], None] = lambda: None,
         link_hosts: frozenset[str] = frozenset(),
         agent: bool = False,
+        room: str | None = None,
         sends: Callable[[], bool] = lambda: True,
         still: Callable[[], Awaitable[bool]] = _always,
     ) -> None:
@@ -141,7 +142,7 @@ class Outbound:
         uploads = Uploads(ledger, client, files=files, delays=delays, backoff=self._again_in)
         kinds = {**Deliveries(*common, uploads).kinds(), **Clocks(*common).kinds(), **self._pieces.kinds()}
         kinds |= Reactions(*common).kinds()
-        self._rows = Rows(*common, bot_user_id, kinds, agent)
+        self._rows = Rows(*common, bot_user_id, kinds, agent, room)
 
     # --- life ----------------------------------------------------------------------------------------------
 

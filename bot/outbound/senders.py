@@ -66,6 +66,8 @@ class Rows(Sender):
     others: Mapping[str, Send]
     agent: bool = False
     """Whether the app is an agent of Slack's, which shows how its sessions stand."""
+    room: str | None = None
+    """The address of the control room, where people can open it."""
 
     def __post_init__(self) -> None:
         self._presses: set[str] = set()
@@ -374,7 +376,15 @@ class Rows(Sender):
         lacks = () if find is None else await find(flow)
         now, folded = self.ledger.now(), prompt is not None and prompt.open
         message = card(
-            state, flow, now, names=names, behind=behind, meters=meters, lacks=lacks, folded=folded
+            state,
+            flow,
+            now,
+            names=names,
+            behind=behind,
+            meters=meters,
+            lacks=lacks,
+            folded=folded,
+            room=self.room,
         )
         if prompt is not None:
             # As it was posted: a deadline that only the session has is told when it is near.

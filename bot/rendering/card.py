@@ -85,16 +85,18 @@ def card(
     meters: Mapping[str, Meter] | None = None,
     lacks: Sequence[str] = (),
     folded: bool = False,
+    room: str | None = None,
 ) -> Rendered:
     """Return the current card; `folded` reduces it beside a question that is above it. `names` are the known Slack ids
     by e-mail address and `@group`; `behind` is the session ahead in the queue for its lock; `meters` is the progress of
-    running nodes, by path; `lacks` are resources that later steps miss here."""
+    running nodes, by path; `lacks` are resources that later steps miss here; `room` is the address
+    of the control room, if it has one."""
     key = card_key(state.session_id)
     status = _status(state, flow, names or {}, behind)
     icon = status.split(" ", 1)[0]
     title = f"{icon} {flow.name}"
     head = [header(title, key), section(status, most=900)]
-    head += [] if folded else [context(_origin(state), most=600)]
+    head += [] if folded else [context(_origin(state, room), most=600)]
     inputs = _inputs(state.inputs if state.inputs is not None else state.given)
     if inputs:
         head.append(small(inputs, most=1_500))
@@ -249,11 +251,10 @@ def _ended(state: State, flow: Flow) -> str:
     return f"{line}\n{safe(one_line(reason, 200))}" if reason else line
 
 
-def _origin(state: State) -> str:
+def _origin(state: State, room: str | None) -> str:
     revision = f" · flows at `{safe(shortened(state.flow_revision))}`" if state.flow_revision else ""
-    return (
-        f"Started by {person(state.actor)} · {date(state.created_at)} · `{safe(state.session_id)}`{revision}"
-    )
+    page = f" · <{room}sessions/{state.session_id}|Open in the control room>" if room else ""
+    return f"Started by {person(state.actor)} · {date(state.created_at)} · `{safe(state.session_id)}`{revision}{page}"
 
 
 def _limits(reached: Sequence[Mapping[str, Json]]) -> str:

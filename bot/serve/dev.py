@@ -14,11 +14,13 @@ import shlex
 import signal
 import sys
 import webbrowser
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
+from bot.compose.listening import remember_port, wanted_ports
 from bot.config.library import EXAMPLES
 from bot.config.settings import Address, Settings, SettingsError, account
 from bot.gate.scripted import play
@@ -32,6 +34,7 @@ from bot.workspace.methods.call import DEFAULT_SCOPES
 from engine.flow import Flow
 from engine.flow.load import is_flow_file
 from engine.language.actors import Actor
+from engine.language.codec import Json
 from engine.language.errors import SaysoError
 from engine.storage.leases import Lease
 
@@ -62,16 +65,28 @@ class Ready:
 
 
 @asynccontextmanager
-async def _control_room(settings: Settings) -> AsyncIterator[str]:
+async def _control_room(settings: Settings, workspace: Workspace) -> AsyncIterator[str]:
     """The control room over the workspace's database meanwhile; its address, with the token."""
     from bot.web.access import Access  # what reads flows for it is loaded while the bot starts
     from bot.web.server import Room, running
 
     access = Access(Actor.local(settings.local_user, account()), asyncio.get_running_loop().time)
     with opened(settings) as store:
-        room = Room(store, settings, access, LOOPBACK, write=True)
+        room = Room(store, settings, access, LOOPBACK, write=True, link_to=partial(_thread_at, workspace))
+        room.channels = partial(_channel_at, workspace)
         async with running(room, "127.0.0.1", None) as url:
             yield access.address(url)
+
+
+def _thread_at(workspace: Workspace, thread: Mapping[str, Json]) -> str:
+    """The address of a thread on the page of the workspace."""
+    return f"{workspace.url}/#/{thread.get('channel')}/{thread.get('threadTs')}"
+
+
+def _channel_at(workspace: Workspace, channel_id: str) -> str:
+    """The name of a channel, by its id."""
+    channel = workspace.core.state.channels.get(channel_id)
+    return f"#{channel.name}" if channel is not None and channel.name else channel_id
 
 
 def dev_database(settings: Settings) -> Path:
@@ -127,7 +142,7 @@ async def run_dev(
                 ana = next(user.id for user in workspace.core.state.users.values() if user.name == "ana")
                 asking.append(asyncio.create_task(play(served.requests, ana, home / "agent.step")))
 
-        async with _control_room(local) as room:
+        async with _control_room(local, workspace) as room:
             await served.run(ready)
     finally:
         for task in asking:
@@ -185,17 +200,20 @@ def open_page(url: str) -> None:
 
 async def start_workspace(file: Path, port: int | None) -> Workspace:
     """The workspace, started: on the port that was asked for, else on the usual one, else on a free one."""
-    for number in (PORT, 0) if port is None else (port,):
+    remembered = file.with_name("page.port")
+    for number in wanted_ports(remembered, PORT) if port is None else (port,):
         try:
             workspace = Workspace(port=number, persist_path=file)
             await workspace.start()
+            if port is None:
+                remember_port(remembered, int(workspace.url.rpartition(":")[2]))
             return workspace
         except WorkspaceError as error:
             raise DevFailed(
                 f"The workspace kept in {file} cannot be read ({error}). Move the file away."
             ) from error
         except OSError as error:
-            if number != PORT or port is not None:
+            if number == 0 or port is not None:
                 raise DevFailed(f"The workspace cannot listen on port {number}: {error.strerror}.") from error
     raise AssertionError("the loop returns or raises")
 

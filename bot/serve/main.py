@@ -308,6 +308,7 @@ class Bot:
             posted=lambda: self.slack.sockets.posted(),
             link_hosts=self.settings.agents.link_hosts,
             agent=home.agent,
+            room=self.settings.web.url,
             sends=lambda: SEND in self.replica.has,
             still=partial(self.replica.still, SEND),
         )

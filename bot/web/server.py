@@ -18,7 +18,7 @@ from typing import Any
 
 from aiohttp import web
 
-from bot.compose.listening import Listener
+from bot.compose.listening import Listener, remember_port, wanted_ports
 from bot.config.settings import Settings
 from bot.pages import HEADERS, is_foreign, page_file
 from bot.terminal.console import Place, UsageError
@@ -79,6 +79,9 @@ class Room:
         self.access = access
         self._command, self._link_to = Place(home=str(settings.home)).command, link_to
         self.scheme = "http"
+        self.port_file = settings.home / "web.port"
+        self.channels: Callable[[str], str] = str
+        """The name of a channel by its id, as far as it is known here."""
         self._hosts, self._write, self._settings = hosts, write, settings
         self._store, self._writer = store, Writer(store)
         self._index, self._pasts = Index(store), documents.Pasts(store)
@@ -250,10 +253,14 @@ class Room:
         page, asked = self._index.page(wanted), wanted._asdict()
         if within in PERIODS:
             asked |= {"within": within, "since": ""}
+        for row in page["sessions"]:
+            row["channelName"] = self.channels(str(row["channel"]))
         grows = limit < _MOST_LISTED
         onward = {"limit": limit + _LISTED} if grows else {"limit": None, "before": page["next"]}
         more = link("/sessions", {**asked, **onward})
-        return {**page, "facets": self._index.facets(), "wanted": asked, "more": more, "grows": grows}
+        facets = self._index.facets()
+        facets["channels"] = [[each, self.channels(each)] for each in facets["channels"]]
+        return {**page, "facets": facets, "wanted": asked, "more": more, "grows": grows}
 
     def _past(self, request: web.Request) -> documents.Past:
         return self._pasts.of(request.match_info["id"])
@@ -263,6 +270,7 @@ class Room:
         query, shown = request.query, _number(request, "events", documents.PAGE)
         step, named = query.get("step", ""), query.get("tab", "")
         found = documents.session(self._store, past, at, self._index.named, self._link_to)
+        found["channel"] = self.channels(str(found["channel"]))
         if at is None and not query.keys() & {"step", "tab", "node"}:
             step = str(found["failing"])
         closed = self._acts.closed(request[LOGIN].actor, past.head)
@@ -428,7 +436,7 @@ def _json(value: Json) -> bytes:
 
 @asynccontextmanager
 async def running(room: Room, host: str, port: int | None) -> AsyncIterator[str]:
-    """The room at this port, or without one at the usual one, else at a free one; its address. Raises `UsageError`."""
+    """The room at this port, or without one at that which its home remembers; its address. Raises `UsageError`."""
     try:
         yield await _started(room, host, port)
     finally:
@@ -437,9 +445,13 @@ async def running(room: Room, host: str, port: int | None) -> AsyncIterator[str]
 
 async def _started(room: Room, host: str, port: int | None) -> str:
     problem: OSError | None = None
-    for number in (PORT, 0) if port is None else (port,):
+    for number in wanted_ports(room.port_file, PORT) if port is None else (port,):
         try:
-            return await room.start(host, number)
-        except OSError as error:
-            problem = error
+            url = await room.start(host, number)
+        except (OSError, OverflowError) as error:
+            problem = error if isinstance(error, OSError) else None
+            continue
+        if port is None:
+            remember_port(room.port_file, int(url.rpartition(":")[2]))
+        return url
     raise UsageError(f"Nothing can listen at {host}:{port or PORT}: {problem and problem.strerror}.")

@@ -292,3 +292,11 @@ def test_a_question_at_a_limit_says_what_it_is() -> None:
     asked = prompt(kind="limit", message="*a* is not over, and the 2 rounds are used up.", accepts_text=False)
     made = prompt_message(session(asked), asked, FLOW)
     assert "🔁 *At a limit:*" in "\n".join(texts(made.blocks))
+
+
+def test_a_card_leads_to_the_control_room_where_there_is_one() -> None:
+    """With SAYSO_WEB_URL the line about the start has a link to the page of the run."""
+    link = "<https://sayso.example.com/sessions/session-1|Open in the control room>"
+    made = card(session(), FLOW, T1, room="https://sayso.example.com/")
+    [line] = [text for text in texts(made.blocks) if "Started by" in text]
+    assert line.endswith(link)

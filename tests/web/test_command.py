@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+import html
+import json
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
+from urllib.request import HTTPCookieProcessor, Request, build_opener
 
 import pytest
 
 from bot.cli.app import run
+from bot.config.settings import load_settings
+from bot.pages import LOOPBACK
 from bot.terminal.console import Exit
+from bot.web.access import Access
+from bot.web.server import Room, running
+from engine.language.actors import Actor
+from engine.storage.sqlite import open_sqlite
+from tests.support import roomful
 
 
 @pytest.mark.process
@@ -47,8 +61,58 @@ def test_a_login_that_is_set_in_part_is_refused(
     assert "SAYSO_WEB_OIDC_ISSUER" in capsys.readouterr().err
 
 
-def test_it_makes_no_database(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Whoever only looks leaves nothing behind."""
-    assert run(["--home", str(tmp_path / "home"), "web"]) == Exit.USAGE
-    assert "does not exist yet" in capsys.readouterr().err
-    assert not (tmp_path / "home").exists()
+def answer(url: str, token: str) -> str:
+    """The first page, for whoever has the token."""
+    jar = HTTPCookieProcessor()
+    browser = build_opener(jar)
+    headers = {"X-Sayso": "1", "Content-Type": "application/json"}
+    login = Request(f"{url}/api/login", json.dumps({"token": token}).encode(), headers)
+    browser.open(login).read()
+    return str(browser.open(f"{url}/").read().decode())
+
+
+@pytest.mark.process
+def test_before_the_first_session_it_says_what_to_do(tmp_path: Path) -> None:
+    """The page is there without a database, makes none, and shows the first session once it starts, to the same login."""
+    home = tmp_path / "a home"
+    command = [sys.executable, "-m", "bot.cli", "--home", str(home), "web", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(4)]
+        url, _, token = lines[3].strip().partition("/#token=")
+        page = html.unescape(answer(url, token))
+        assert "No runs yet" in page
+        assert f"sayso --home '{home}' run FLOW" in page
+        assert not home.exists()
+        home.mkdir()
+        asyncio.run(roomful.long_one(home / "sayso.db", hosts=1))
+        for _ in range(100):
+            time.sleep(0.1)
+            with suppress(OSError):
+                if "nightly-sweep" in answer(url, token):
+                    break
+        else:
+            raise AssertionError("the session never showed")
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.read().strip() == "Stopped."
+    assert process.returncode == Exit.OK
+
+
+async def test_the_port_stays_the_same_over_restarts(tmp_path: Path) -> None:
+    """A home remembers the port of its page; one that is taken just now is not forgotten."""
+    first, second, third = [], [], []
+    for urls in (first, second):
+        async with rooms(tmp_path / "sayso.db") as room, running(room, "127.0.0.1", None) as url:
+            urls.append(url)
+            async with rooms(tmp_path / "sayso.db") as beside, running(beside, "127.0.0.1", None) as other:
+                third.append(other)
+    assert first == second
+    assert first[0] not in third
+
+
+@asynccontextmanager
+async def rooms(file: Path) -> AsyncIterator[Room]:
+    """A room that does not listen yet."""
+    settings = load_settings({}, cwd=file.parent, home=str(file.parent))
+    with closing(open_sqlite(file)) as store:
+        yield Room(store, settings, Access(Actor.local("ana"), time.monotonic), LOOPBACK, write=False)
