@@ -1,7 +1,7 @@
-"""How a command acts on a session: what becomes of its request (`engine.run.session`), in words and exit codes.
+"""Commands that act on a session, and the outcome of their request (`engine.run.session`) as text and exit code.
 
-A session of a Slack thread is the bot's to run. A session of the terminal is run by whoever follows it; where nobody
-does, the command that wants something of it takes it up and carries the request out itself.
+A session of a Slack thread is run by the bot. A session of the terminal is run by the process that follows it; if there
+is none, the command itself takes it up and carries out the request.
 
 `inbox list`, `inbox retry` and `inbox drop` are about dead letters: rows whose handler failed each time.
 """
@@ -50,26 +50,26 @@ from engine.storage.group_commit import Writer
 from engine.storage.store import Store
 
 REPLY_SECONDS = 15.0
-"""How long a living process has to take a request."""
+"""Seconds that a living process has to take a request."""
 
 
 class Act(Struct, frozen=True):
-    """What is asked of a session: the request's name and fields (`engine.run.remote_commands`)."""
+    """Request for a session: its name and fields (`engine.run.remote_commands`)."""
 
     do: str
     fields: Mapping[str, Json]
     done: str = ""
-    """What is said once another process has done it; empty: how the session stands."""
+    """Text once another process has done it; empty: the state of the session."""
     about: Mapping[str, Json] | None = None
-    """What JSON says of it then; None: how the session stands."""
+    """JSON for it then; None: the state of the session."""
     goes_on: bool = False
-    """Whether the session is taken up further where it runs here."""
+    """True if the session continues when it runs here."""
     rests: Exit | None = None
-    """The exit code of a session that rests as the act wants it, which is success where it runs here."""
+    """Exit code for a session that rests as intended, which counts as success when it runs here."""
 
 
 def served(store: Store, head: Head) -> bool:
-    """Whether a living process takes requests for this session."""
+    """True if a living process takes requests for this session."""
     return ("bot" if head.thread_key else terminal_label(head.session_id)) in store.serving()
 
 
@@ -80,8 +80,8 @@ def act(
     actor: Actor,
     mode: Mode,
 ) -> int:
-    """Let a command act on the session that `find` gives, and say what became of it; the exit code. Without an act the
-    session just goes on. Raises `RequestRefused`, and what `find` raises."""
+    """Act on the session that `find` returns, and report the result; returns the exit code. Without an act the session
+    just continues. Raises `RequestRefused`, and the errors of `find`."""
     with opened(settings) as store:
         head, wanted = find(store)
         if wanted is None and head.thread_key:
@@ -128,8 +128,8 @@ def request_of(session_id: str, wanted: Act, actor: Actor) -> InboxItem:
 
 
 def ask(store: Store, head: Head, request: InboxItem, *, patience: float = REPLY_SECONDS) -> Receipt | None:
-    """What a living process makes of a request; None where the session is one of the terminal that nobody serves. Ctrl-C
-    withdraws it. Raises `RequestRefused`, storage errors."""
+    """Return a living process's receipt for a request; None if the session belongs to a terminal without one. Ctrl-C
+    withdraws the request. Raises `RequestRefused`, storage errors."""
     there = partial(served, store, head)
     if not head.thread_key and not there():
         # Kept out of the inbox until it is carried out: a command that ends before leaves nothing behind.
@@ -166,12 +166,12 @@ def _here(request: InboxItem | None, *, goes_on: bool) -> Begin:
 
 
 def exit_of_receipt(receipt: Receipt) -> Exit:
-    """The exit code: what is only kept for later is not done."""
+    """Return the exit code: a request that is only queued is not done."""
     return Exit.OK if receipt.outcome == "applied" else Exit.PAUSED
 
 
 def told(receipt: Receipt, head: Head, done: str) -> str:
-    """What became of a request, in words; `done` says what was done."""
+    """Describe the outcome of a request; `done` is the text for a completed one."""
     if receipt.outcome == "applied":
         return done
     if not head.thread_key:

@@ -142,7 +142,7 @@ def _mac(store: Store, purpose: str, told: dict[str, Any]) -> str:
 
 
 def broken_seal(file: Path, sealer: Sealer | None) -> str | None:
-    """What is wrong with a sealed file; None for one that is as it was written. Without a key only its bytes are compared."""
+    """Return the fault of a sealed file, or None if it is intact. Without a key only its bytes are compared."""
     try:
         seal = decode_signed(seal_file(file).read_bytes())
         mac = bytes.fromhex(seal.pop("mac"))
@@ -158,7 +158,7 @@ def broken_seal(file: Path, sealer: Sealer | None) -> str | None:
 
 
 def seal_file(file: Path) -> Path:
-    """Where the seal of a file is."""
+    """Return the path of a file's seal."""
     return file.with_name(f"{file.name}.seal")
 
 
@@ -171,7 +171,7 @@ def _read_cursor(cursor: Path) -> dict[str, Any]:
 
 
 def _own_cursor(store: Store, cursor: Path | None, read: dict[str, Any] | None) -> dict[str, Any]:
-    """Where to go on: a cursor that this store has signed, or the beginning. Raises `UsageError`."""
+    """Return the position to continue from: a cursor that this store has signed, or the beginning. Raises `UsageError`."""
     if read is None:
         return {"after": {}, "seal": None}
     mac = read.pop("mac")

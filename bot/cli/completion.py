@@ -30,7 +30,7 @@ _QUERIES = {
 
 
 def script() -> str:
-    """What turns completion on in the shell that is used."""
+    """Return the code that turns on completion in the current shell."""
     shell = "fish" if os.environ.get("SHELL", "").endswith("fish") else "bash"
     return shellcode(["sayso"], True, shell)
 

@@ -1,4 +1,4 @@
-"""How a command is declared, as data: its name, what carries it out, its help and its options."""
+"""Declaration of a command, as data: its name, its function, its help and its options."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Option(NamedTuple):
     """An option; without flags it is an argument."""
 
     name: str
-    """What the function calls it."""
+    """Parameter name of the function."""
     flags: tuple[str, ...]
     kind: Any
     told: dict[str, Any]
-    """What `argparse` is told of it."""
+    """Further arguments for `argparse`."""
     ids: str = ""
-    """Whose ids a shell completes it with: those of a `session`, or of a `prompt`."""
+    """Kind of ids that a shell completes it with: `session` or `prompt`."""
 
 
 def option(
@@ -116,7 +116,7 @@ class Command(NamedTuple):
     options: Sequence[Option]
 
     def function(self) -> Callable[..., int]:
-        """What carries it out."""
+        """Return the function that carries it out."""
         module, _, name = self.does.partition(":")
         found: Callable[..., int] = getattr(import_module(f"bot.cli.{module}"), name)
         return found

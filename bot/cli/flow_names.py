@@ -12,7 +12,7 @@ _NAMED = re.compile(r"^flow:[ \t]*[\"']?([^\s\"'#]+)[\"']?[ \t]*(?:#.*)?$", re.M
 
 
 def flow_name(file: Path) -> str | None:
-    """What the flow of a file is called by a line of it, whatever else is wrong with it."""
+    """Return the name of a file's flow from a line of its text, even if the file is otherwise invalid."""
     try:
         # Nobody who presses the tab key waits for a pipe.
         text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
@@ -23,7 +23,7 @@ def flow_name(file: Path) -> str | None:
 
 
 def flow_names(folder: Path) -> Iterator[str]:
-    """What the flows of a folder are called."""
+    """Yield the names of the flows of a folder."""
     for file in sorted(folder.iterdir()) if folder.is_dir() else ():
         name = flow_name(file) if is_flow_file(file.name) else None
         if name is not None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Checked(NamedTuple):
-    """What was found in a file: the name of its flow, where it is one, problems, and what is probably not meant."""
+    """Result of checking a file: the name of its flow, if it is one, problems, and warnings."""
 
     flow: str | None
     problems: tuple[Problem, ...] = ()
@@ -166,7 +166,7 @@ def _print(checked: dict[str, Checked], bad: int) -> None:
 
 
 class _Drawn(NamedTuple):
-    """What is drawn: a flow, what became of its nodes, and the title where it is not the flow's name."""
+    """Drawing of a flow: the flow, the status of its nodes, and the title if it is not the flow's name."""
 
     flow: Flow
     marks: Marks

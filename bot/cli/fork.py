@@ -163,8 +163,8 @@ def migrate_session(place: Place, text: str, name: str | None, *, dry_run: bool,
 
 
 def _text_now(settings: Settings, place: Place, session_id: str, old: Flow) -> Flow:
-    """What the session's flow says now: in its own file, or under its name where that file is gone. Raises `FlowError`,
-    and `UnknownFlow` with what to do."""
+    """Return the current flow of the session: from its own file, or by name if that file is gone. Raises `FlowError`,
+    and `UnknownFlow` with the remedy."""
     if Path(old.file).is_file():
         return find_flow(settings, old.file)
     try:

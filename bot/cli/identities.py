@@ -1,4 +1,4 @@
-"""Whether somebody whom a command names is there, as far as that can be found out from here."""
+"""Checks that a person named in a command exists, as far as possible from here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bot.terminal.console import UsageError
 from bot.wire.client import bot_client, code_of, describe
 
 SECONDS = 5.0
-"""How long Slack is waited for."""
+"""Seconds to wait for Slack."""
 _IN_SLACK = re.compile(r"[UW][A-Z0-9]{2,}|[^\s@]+@[^\s@]+")
 _NOBODY = ("user_not_found", "users_not_found", "user_not_visible")
 

@@ -42,7 +42,7 @@ P = ParamSpec("P")
 
 
 def actor_for(settings: Settings, as_name: str | None) -> Actor:
-    """Who acts: the person at the terminal, or whom they play."""
+    """Return the actor: the person at the terminal, or the one they play."""
     return Actor.pretend(as_name) if as_name else Actor.local(settings.local_user, account())
 
 
@@ -138,7 +138,7 @@ def _one_of(text: str, ids: Sequence[str], prefix: str, word: str) -> str:
 
 
 def matches(known: str, text: str, prefix: str) -> bool:
-    """Whether a text is the beginning of an id, which may be written without its `session-` or `prompt-`."""
+    """True if a text is the beginning of an id, which may be written without its `session-` or `prompt-`."""
     return bool(text) and known.startswith((text, prefix + text))
 
 

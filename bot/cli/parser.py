@@ -16,7 +16,7 @@ from bot.terminal.console import Exit
 
 _WIDEST = 110
 _LEFT = 32
-"""How wide the left column of the help gets."""
+"""Width of the left column of the help."""
 
 
 def read(prog: str, of: Command | Group, words: Sequence[str]) -> tuple[Command, list[dict[str, Any]]]:
@@ -137,7 +137,7 @@ def _usage(prog: str, of: Command | Group) -> str:
 
 
 def _columns() -> int:
-    """How wide lines are: COLUMNS, or the terminal. (`shutil`, which argparse asks, takes 5 ms to import.)"""
+    """Return the width of lines: COLUMNS, or the terminal. (`shutil`, which argparse asks, takes 5 ms to import.)"""
     try:
         columns = int(os.environ.get("COLUMNS", 0)) or os.get_terminal_size().columns
     except (ValueError, OSError):

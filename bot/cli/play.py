@@ -21,7 +21,7 @@ from engine.language.yaml import load_located
 from engine.models.scripted import SUFFIXES as SCRIPTS
 
 FOLDER = "scenarios"
-"""Where scenarios are looked for inside the folder of flows."""
+"""Folder of scenarios inside the folder of flows."""
 
 
 def run_scenarios(place: Place, paths: Sequence[Path], kill: bool, junit: Path | None, as_json: bool) -> int:

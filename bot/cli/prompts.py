@@ -82,7 +82,7 @@ class Given:
 
     @property
     def allowed(self) -> dict[str, Json] | None:
-        """What is to be allowed always, from `--always` and `--match`. Raises `UsageError`."""
+        """Return the grant from `--always` and `--match`, or None. Raises `UsageError`."""
         if self.always is None:
             if self.match or self.scope:
                 raise UsageError("--match and --scope say what --always allows; say --always too.")
@@ -138,7 +138,7 @@ class Given:
 
 @dataclass(frozen=True)
 class Change:
-    """What a person does to a question without answering it: the request's name and fields, and what was done then."""
+    """Action on a question that does not answer it: the request's name and fields, and the text once it is done."""
 
     do: Literal["edit", "handOver", "revoke"]
     fields: Mapping[str, Json]
@@ -196,7 +196,7 @@ def _row(prompt: PromptState, flow: str) -> tuple[str, ...]:
 
 
 def _takes(prompt: PromptState) -> str:
-    """What a question without choices takes."""
+    """Describe the answers of a question without choices."""
     fields = prompt.fields
     if fields:
         return "form: " + ", ".join(str(field["name"]) for field in fields)
@@ -244,7 +244,7 @@ def show_prompt(place: Place, prompt_id: str, *, as_json: bool) -> int:
 
 
 def _show_editable(prompt: PromptState, paint: Paint) -> None:
-    """What an approver may change first, and how."""
+    """Print the fields that an approver may change first, with the option to do so."""
     for field in prompt.fields:
         if field["name"] in prompt.editable:
             now = one_line(value_text(field, prompt.values.get(field["name"])), 200)

@@ -26,11 +26,11 @@ from engine.storage.sealing import BEGINS
 from engine.storage.store import Store
 
 GO_ON = "resume"
-"""What a held session is told where the person says nothing else."""
+"""Message to a held session if the person gives none."""
 
 
 class Resume(Struct, frozen=True):
-    """What `sessions resume` was given."""
+    """Arguments of `sessions resume`."""
 
     session_id: str | None
     message: str | None
@@ -74,8 +74,8 @@ def resume_session(place: Place, wanted: Resume, mode: Mode) -> int:
 
 
 def said_of(state: State, wanted: Resume, message: str | None) -> Act | None:
-    """What the options say to this session; None where it just goes on. Raises `UsageError`, and `InvalidAnswer` for no
-    option of the question."""
+    """Return the request in the options for this session; None if it just continues. Raises `UsageError`, and
+    `InvalidAnswer` for an invalid option of the question."""
     if wanted.answer is not None and message is not None:
         raise UsageError("Give either a MESSAGE or --answer, not both.")
     if wanted.answer is None and wanted.prompt is None:

@@ -53,7 +53,7 @@ _LABEL = "bot"
 
 @dataclass(frozen=True)
 class Started:
-    """What became of it: the session and its thread, or nothing yet."""
+    """Result of a start: the session and its thread, or nothing yet."""
 
     session_id: str | None = None
     channel: str | None = None

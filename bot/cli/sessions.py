@@ -33,7 +33,7 @@ from engine.storage.store import Store
 from prompt_state.question_row import PromptState, waiting
 
 STATUSES = ("running", "paused", "complete", "failed", "aborted")
-"""What `--status` takes beside the words of `_STANDINGS`: `paused` is all that waits, `failed` what failed by a fault."""
+"""Values of `--status` beside the words of `_STANDINGS`: `paused` is every waiting one, `failed` excludes rejections."""
 _STANDINGS = {"waiting": "paused", REJECTED: "failed"}
 """A part of those that have this status."""
 OPEN = ("idle", "running", "paused")

@@ -166,7 +166,7 @@ def release_session(place: Place, text: str) -> int:
 
 
 def _verify(store: Store, session_id: str) -> int:
-    """How many events there are. Raises `SessionError` where the session cannot be trusted."""
+    """Return the number of events. Raises `SessionError` if the session cannot be trusted."""
     try:
         events = [decode_event(row) for row in store.sessions.journal(session_id)]
         state = derive_state(events)
@@ -188,12 +188,12 @@ def _verify(store: Store, session_id: str) -> int:
 
 @dataclass
 class Verdict:
-    """What was found: `problem` says which event is wrong and why; None where all of it can have happened."""
+    """Result of a check: `problem` names the wrong event and the reason; None if the history is possible."""
 
     session_id: str
     events: int
     signed: bool
-    """Whether the MACs were checked; without the key only the order was."""
+    """True if the MACs were checked; without the key only the order was."""
     status: str | None = None
     problem: str | None = None
     unread: str | None = None
@@ -271,7 +271,7 @@ def readable(settings: Settings, data: bytes) -> bytes:
 
 
 def _unread(settings: Settings, path: Path, why: KeyMissing) -> Verdict:
-    """What can be said of an encrypted file without the key for it."""
+    """Return the verdict on an encrypted file without the key for it."""
     from engine.storage.envelopes import check
 
     sealer, verdict = _sealer(settings), Verdict(str(path), 0, signed=True, unread=str(why))
@@ -336,7 +336,7 @@ def _of_session(place: Place, text: str) -> Verdict:
 
 
 def verdict_of(store: Store, head: Head) -> Verdict:
-    """Whether the history of a stored session can have happened, and nobody changed it."""
+    """Check that the history of a stored session is possible, and unchanged."""
     verdict = Verdict(head.session_id, head.seq, signed=True)
     try:
         rows = list(store.sessions.journal(head.session_id))

@@ -37,7 +37,7 @@ from engine.storage.store import Store
 
 
 def check_agents(settings: Settings, flows: Sequence[Flow]) -> Iterator[Check]:
-    """What agents need; nothing where no flow has one."""
+    """Check the needs of agents; nothing if no flow has one."""
     with_agents = sorted(flow.name for flow in flows if needs_model(flow))
     if not with_agents:
         return
@@ -72,7 +72,7 @@ def _key(settings: Settings, flows: Sequence[str]) -> Check:
 
 
 async def check_models(settings: Settings, flows: Sequence[Flow]) -> AsyncIterator[Check]:
-    """What the models can do that agents name, and when they retire."""
+    """Check the capabilities and retirement dates of the models that agents name."""
     if key_variable(settings) is None or not any(needs_model(flow) for flow in flows):
         return
     from engine.models.claude import ClaudeProvider
@@ -180,7 +180,7 @@ def _check_server(server: Server, source: SecretSource) -> Iterator[Check]:
 
 
 def check_freshness(store: Store) -> Iterator[Check]:
-    """Whether the store takes writes, is suspended, and what its sessions may do a second time."""
+    """Check that the store takes writes and is not suspended, and list work that may be repeated."""
     for trouble in store.troubles():
         hint = "It tries again by itself. Is something else writing (a backup, an open `sqlite3` shell)? Is the disk full?"
         yield Check("storage", "fail", trouble, hint)

@@ -1,4 +1,4 @@
-"""Where files of sessions are kept for all machines."""
+"""Shared storage of session files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PROBE = "doctor"
 
 
 async def check_blobs(settings: Settings) -> AsyncIterator[Check]:
-    """Whether files of sessions can be kept, read and removed where other machines look for them."""
+    """Check that session files can be stored, read and removed where other machines look for them."""
     try:
         if (blobs := blobs_of(settings)) is None:
             return

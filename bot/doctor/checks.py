@@ -46,7 +46,7 @@ from engine.storage.open import open_store, place_of
 from engine.storage.store import Store
 
 SLACK_SECONDS = 30.0
-"""How long Slack may take for all that is asked of it."""
+"""Seconds that Slack may take for all requests together."""
 
 LATE_SECONDS = 300.0
 """A message that waits longer to be sent is told."""
@@ -54,7 +54,7 @@ LATE_SECONDS = 300.0
 _FAR = "9999-12-31T00:00:00.000Z"
 _OLDEST_SQLITE = (3, 51, 3)
 _OF_PROGRAMS = ("SAYSO_SESSION_ID", "SAYSO_IDEMPOTENCY_KEY", "SAYSO_EXECUTION")
-"""What `shell` nodes give to their programs, of which sayso can be one."""
+"""Variables that `shell` nodes give to their programs, of which sayso can be one."""
 
 _PERSON = re.compile(r"[UW][A-Z0-9]{2,}|[^@\s]+@[^@\s]+\.[^@\s]+|local:\S+", re.ASCII)
 
@@ -116,13 +116,13 @@ def check_user() -> Iterator[Check]:
 
 
 def check_settings(settings: Settings) -> Iterator[Check]:
-    """What is set and counts for nothing. Told only where there is any: a mistyped list of people is an open door."""
+    """Check for settings without effect. Reported only if there are any: a mistyped list of people is an open door."""
     for text, hint in _doubtful(settings):
         yield Check("settings", "warn", text, hint)
 
 
 def _doubtful(settings: Settings) -> Iterator[tuple[str, str]]:
-    """What is set and does nothing, such as a name with a typing mistake in it: what is wrong, and what to do."""
+    """Yield settings without effect, such as a mistyped name, each with the remedy."""
     for name in sorted(settings.env):
         if name.startswith("SAYSO_SECRET_") or name in (*KNOWN, *_OF_PROGRAMS):
             continue
@@ -174,7 +174,7 @@ def check_flows(settings: Settings) -> Iterator[Check]:
 
 
 def _version(settings: Settings) -> str:
-    """Which commit or release the folder of flows holds."""
+    """Return the commit or release of the folder of flows."""
     version = version_of(settings.flows)
     if version.revision is None:
         return ""
@@ -202,7 +202,7 @@ def _hooked(flow: Flow) -> Iterator[str]:
 
 
 def check_database(settings: Settings, *, deep: bool = False) -> Iterator[Check]:
-    """Whether it opens, is sound, is ours alone, and what lies in it undone."""
+    """Check that it opens, is sound and ours alone, and its pending work."""
     prefix = "sqlite:///"
     if not settings.database_url.startswith(prefix):
         if settings.database_url == "memory:":
@@ -230,7 +230,7 @@ def check_database(settings: Settings, *, deep: bool = False) -> Iterator[Check]
 
 
 def _check_opened(settings: Settings, what: str, *, deep: bool) -> Iterator[Check]:
-    """Whether the store opens, and what lies in it."""
+    """Check that the store opens, and its pending work."""
     try:
         store = open_store(settings.database_url, settings.secret_key, settings.encryption_keys)
     except StorageError as error:
@@ -260,7 +260,7 @@ def _check_place(file: Path) -> Check:
 
 
 def _quick_check(file: Path) -> str | None:
-    """What SQLite itself finds wrong; None for a sound file. Opened for reading, so that nothing is repaired."""
+    """Return SQLite's own finding, or None for a sound file. Opened read-only, so that nothing is repaired."""
     import apsw
 
     try:
@@ -335,7 +335,7 @@ def _check_packages(store: Store) -> Iterator[Check]:
 
 
 def _check_age(store: Store, running: bool) -> Iterator[Check]:
-    """How long the oldest message waits to be sent, and when the last event came."""
+    """Check the wait of the oldest message, and the time of the last event."""
     now = timestamps.to_text(datetime.now(UTC))
     oldest = min((row.created_at for row in store.outbox.due(now=_FAR, limit=None)), default=now)
     waits = timestamps.seconds_between(oldest, now)

@@ -1,4 +1,4 @@
-"""What of a database is encrypted, and under which keys."""
+"""Encryption of a database, and its keys."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from engine.storage.store import Store
 
 
 def check_encryption(store: Store) -> Iterator[Check]:
-    """Which key writes, and what is plain or under another key. Nothing where no keys are set."""
+    """Report the writing key, and content that is plain or under another key. Nothing if no keys are set."""
     if store.vault is None:
         return
     from engine.storage.erasing import plain

@@ -1,4 +1,4 @@
-"""What a check of an installation found."""
+"""Finding of a check of an installation."""
 
 from __future__ import annotations
 

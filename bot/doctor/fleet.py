@@ -16,12 +16,12 @@ WITHOUT = {
     "socket": "nothing is taken from Slack",
     "worker": "no session goes on, and nothing is posted",
 }
-"""What is not done where nobody has a role."""
+"""Consequences of a role without a process."""
 _DOES = {SEND: "posts in Slack", CHORES: "does the chores"}
 
 
 def check_listening(store: Store, url: str | None) -> Iterator[Check]:
-    """How processes hear of each other's work: at once, or by looking twice a second."""
+    """Report how processes learn of each other's work: at once, or by looking twice a second."""
     if url is None and store.pooled():
         told = "a connection pooler stands before the database, so each process looks for work twice a second"
         yield Check(
@@ -44,7 +44,7 @@ def check_listening(store: Store, url: str | None) -> Iterator[Check]:
 
 
 def check_fleet(store: Store) -> Iterator[Check]:
-    """Who serves, in which role, with which lanes; and how long the oldest rows have waited for any of them."""
+    """Report the serving processes with their roles and lanes; and how long the oldest rows have waited."""
     serving = [member for member in store.members() if member.role]
     for member in serving:
         parts = [words for lane, words in _DOES.items() if lane in member.lanes]

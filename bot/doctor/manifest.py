@@ -40,7 +40,8 @@ def load_manifest(file: Path) -> Json:
 
 
 def manifest_problems(manifest: Json, flows: Sequence[Flow] | None = None) -> list[str]:
-    """What a manifest lacks, or has too much, for the app to work with these flows; None means any flows. Pure."""
+    """Return the missing or excess parts of a manifest for the app to work with these flows; None means any flows.
+    Pure."""
     if not isinstance(manifest, dict):
         return ["it is no mapping"]
     return [

@@ -18,14 +18,14 @@ _KINDS = {
 _NO_MESSAGE = ("thread_not_found", "message_not_found")
 _MISSED = "What people write there while the bot is away would not be found."
 Named = dict[str, set[str]]
-"""What is named → the flows (or settings) that name it."""
+"""Names, with the flows (or settings) that use them."""
 
 
 # --- reading -----------------------------------------------------------------------------------------------
 
 
 async def check_reading(bot: Any) -> AsyncIterator[Check]:
-    """Whether each kind of conversation can be listed and read: what was missed is found by that alone."""
+    """Check that each kind of conversation can be listed and read, since missed messages are found only that way."""
     seen = 0
     for kind, (name, words, scope) in _KINDS.items():
         try:

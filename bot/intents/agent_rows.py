@@ -154,8 +154,8 @@ def said_rows(
     structured: bool = False,
     final: bool = False,
 ) -> list[PutOutbox]:
-    """What a turn said and asked for. An empty text takes away what a broken attempt has shown. An answer that is data
-    is for the nodes that follow, and not shown. Below the end of a `final` one people say whether it helped."""
+    """Return the text and tool calls of a turn. An empty text removes what a broken attempt has shown. An answer that
+    is data is for later nodes, and not shown. The end of a `final` one gets the feedback buttons."""
     parts = split_text("" if structured else text_of(content))
     rows = []
     for number, text in enumerate(parts):
@@ -172,11 +172,11 @@ def said_rows(
 
 
 FEEDBACK = "feedback:"
-"""How the keys begin of the rows that say whether an answer helped."""
+"""Prefix of the keys of feedback rows."""
 
 
 class Feedback(Struct, frozen=True):
-    """What one person said of an answer, `good` or `bad`, when they last did. `turn` is the path of the answer."""
+    """One person's latest feedback on an answer, `good` or `bad`. `turn` is the path of the answer."""
 
     turn: str
     value: str
@@ -185,8 +185,8 @@ class Feedback(Struct, frozen=True):
 
 
 def feedback_row(answer: OutboxRow, where: Mapping[str, Json], said: Feedback) -> PutOutbox:
-    """Whether an answer helped: kept with its session, one row a person, the last word counts. Sent, it tells that
-    person that it is taken. `where` is the channel and the thread."""
+    """Return the row for feedback on an answer: kept with its session, one row a person, the latest counts. Sending it
+    confirms the feedback to that person. `where` is the channel and the thread."""
     key, user = f"{FEEDBACK}{answer.key}:{said.person['id']}", said.person["id"]
     payload: dict[str, Json] = {"channel": where["channel"], "threadTs": where["threadTs"], "user": user}
     payload |= {"text": noted_text(said.value), "feedback": to_builtins(said)}
@@ -194,7 +194,7 @@ def feedback_row(answer: OutboxRow, where: Mapping[str, Json], said: Feedback) -
 
 
 def feedback_in(rows: Sequence[OutboxRow]) -> list[Feedback]:
-    """What people said of the answers of a session, by its rows of that kind."""
+    """Return the feedback on the answers of a session, from its rows of that kind."""
     return [convert(decode(row.payload)["feedback"], Feedback) for row in rows]
 
 
@@ -208,7 +208,7 @@ def _tools_row(state: State, turn: str, calls: Sequence[Mapping[str, Json]]) -> 
 
 
 def _as_edited(state: State, path: str) -> str | None:
-    """What a call was made with, in a few words, where people changed it before they approved it."""
+    """Return a call's input in a few words if people changed it before they approved it, else None."""
     for prompt in state.prompts.values():
         if prompt.path == path and prompt.tool and prompt.editors:
             if not prompt.approved:
@@ -219,7 +219,7 @@ def _as_edited(state: State, path: str) -> str | None:
 
 
 def over_rows(before: State, after: State, events: Sequence[Event]) -> list[PutOutbox]:
-    """Calls that will have no result any more, because their agent or the session is over: nobody is to wait for them."""
+    """Return rows for calls that will never have a result, because their agent or the session is over."""
     have = {event.path for event in events if isinstance(event, AgentToolResult)}
     over = [
         (path, container.agent)

@@ -19,7 +19,7 @@ from engine.language.codec import Json, canonical
 
 
 def terms_of(token_id: str, session: str, place: Sequence[str], bound_to: Json) -> dict[str, Json]:
-    """What a request keeps for a grant that is given with it: where one can hold, and what else it is bound to."""
+    """Return the terms of a grant that a request may get: its possible scopes, and a digest of its further conditions."""
     scopes = {"thread": _scope("thread", token_id, session)}
     if place[-1]:
         scopes = {"place": _scope("place", token_id, *place), **scopes}

@@ -1,8 +1,8 @@
-"""What a step makes the bot want to show: outbox rows, committed with the events that they follow from. Pure.
+"""Display of a step: outbox rows, committed with their events. Pure.
 
-A row says *what* to show and not how it looks: `bot.outbound` renders it from the state as it is when it is sent.
-Rows of a thread share its lane, so they appear in the order in which they came to be. A session's card has a lane
-of its own and is one row that is replaced: only the newest state matters.
+A row says *what* to show and not how it looks: `bot.outbound` renders it from the state as it is when it is sent. Rows
+of a thread share its lane, so they appear in the order of their events. A session's card has a lane of its own and is
+one row that is replaced: only the newest state matters.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def slack_intents(before: State, after: State, events: Sequence[Event]) -> list[
 
 
 def _is_news(state: State, event: Event) -> bool:
-    """True if an event of the first commit of a session is to be shown: what is asked now, and an end."""
+    """True if an event of the first commit of a session is to be shown: an open question, and an end."""
     if isinstance(event, PromptRequested):
         return event.prompt_id in state.open_prompts
     return isinstance(event, SessionEnd | SessionAborted | SessionUnreachable)
@@ -82,7 +82,7 @@ def _channel(state: State) -> str:
 
 
 def _card_changed(before: State, after: State) -> bool:
-    """Whether anything that a card shows is another than before. States share what did not change."""
+    """True if anything that a card shows has changed. States share unchanged parts."""
     return (
         before.nodes is not after.nodes
         or before.prompts is not after.prompts
@@ -100,7 +100,7 @@ def _row(
 
 
 def _on_top(state: State) -> PutOutbox:
-    """What stands above the rest of a session: its card, or in a thread of requests the message that counts them."""
+    """Return the row for the top of a session: its card, or in a thread of requests the message that counts them."""
     thread = state.thread or {}
     if "root" not in thread:
         return card_row(state.session_id, state.seq, over=state.ended)
@@ -265,7 +265,7 @@ def tell_requester(state: State, key: str, about: str, **more: Json) -> list[Put
 
 
 def _end(state: State, by: dict[str, Json] | None, reason: str | None) -> PutOutbox:
-    """What the thread is told of a bad end. A good one stands on the card, and what the flow itself says."""
+    """Return the note about a bad end. A good one is on the card, and in the flow's own messages."""
     session_id, key = state.session_id, f"end:{state.session_id}"
     about: dict[str, Json] = {"sessionId": session_id, "seq": state.seq, "by": by, "reason": reason}
     return _row("note", key, _lane(state), session_id, **about)
@@ -349,14 +349,14 @@ def mark_rows(before: State, after: State, events: Sequence[Event]) -> list[PutO
 
 
 def status_row(session_id: str, channel: str, thread_ts: str, status: str, title: str, by: str) -> PutOutbox:
-    """How a session stands, for an app that is an agent of Slack's; only the latest matters."""
+    """Return the row for a session's status, for an app that is a Slack agent; only the latest matters."""
     about: dict[str, Json] = {"channel": channel, "threadTs": thread_ts, "status": status, "title": title}
     key = f"status:{session_id}"
     return _row("status", key, key, session_id, replace=True, **about, by=by)
 
 
 def suggest_row(channel: str, prompts: list[Json]) -> PutOutbox:
-    """What somebody may write to begin with, in their direct messages with the bot."""
+    """Return the row for suggested first messages in a person's direct messages with the bot."""
     key = f"suggest:{channel}"
     return _row("suggest", key, key, replace=True, channel=channel, prompts=prompts)
 
@@ -379,7 +379,7 @@ SCRIPTED = (
 
 
 def scripted_rows(before: State, after: State, events: Sequence[Event]) -> list[PutOutbox]:
-    """What tells a thread that nobody thinks about what is asked: once, before the first agent says anything."""
+    """Return a note to the thread that scripts answer, once, before the first agent says anything."""
     thread = after.thread or {}
     begun = any(isinstance(event, ContainerStarted) and event.kind == "agent" for event in events)
     if not begun or not thread.get("key"):

@@ -32,11 +32,11 @@ NODE_STATUS = (
     *("completed", "skipped", "failed", "waiting", "started", "retrying", "interrupted", "stopped"),
     "pending",
 )
-"""What can have become of a node; `pending` is what has not begun."""
+"""Possible statuses of a node; `pending` has not begun."""
 
 
 class Part(BaseModel):
-    """What all parts share: no unknown fields, no silent conversion of types."""
+    """Base of all parts: no unknown fields, no silent conversion of types."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -61,7 +61,7 @@ def _list(value: Any) -> Any:
 
 
 class PersonDoc(Part):
-    """What is known of somebody. Left out, the e-mail address is `<name>@example.com`."""
+    """Facts about a person. Left out, the e-mail address is `<name>@example.com`."""
 
     name: Text | None = None
     email: Text | None = None
@@ -74,8 +74,8 @@ class PersonDoc(Part):
 
 
 class StartDoc(Part):
-    """Who or what starts the flow, and when. `as` is a person; a trigger starts it in nobody's name. `said` are messages
-    that stand in the thread and its channel, `notes` what agents have noted for it before, the newest last."""
+    """Start of the flow: its person or trigger, and its time. `as` is a person; a trigger starts it without a
+    requester. `said` are messages in the thread and its channel, `notes` earlier notes of agents, the newest last."""
 
     as_: Text | None = Field(None, alias="as")
     trigger: Literal["schedule", "message", "webhook"] | None = None
@@ -86,7 +86,7 @@ class StartDoc(Part):
 
 
 class ErrorDoc(Part):
-    """How a node fails."""
+    """Failure of a node."""
 
     type: Text = "failed"
     message: Text = "it failed, says the scenario"
@@ -94,7 +94,7 @@ class ErrorDoc(Part):
 
 
 class AsksDoc(Part):
-    """What an MCP server asks people for, in place of a result."""
+    """Question of an MCP server to people, in place of a result."""
 
     message: Text
     form: dict[str, Json] | None = None
@@ -102,7 +102,7 @@ class AsksDoc(Part):
 
 
 class FakeDoc(Part):
-    """What comes of a node when it runs: one of these."""
+    """Result of a node when it runs: one of these."""
 
     output: Json = None
     error: str | ErrorDoc | None = None
@@ -112,7 +112,7 @@ class FakeDoc(Part):
 
 
 class ExpectDoc(Part):
-    """What must be true now. Fields that are left out may be anything."""
+    """Expected state. Fields that are left out may be anything."""
 
     prompt: Text | None = None
     message: Text | None = None
@@ -167,7 +167,7 @@ VERBS = (
     ),
     *("pause", "resume", "cancel"),
 )
-"""What a person can do, where one word does not say it."""
+"""Actions of people, if one word is not enough."""
 
 BESIDE = ("on", "refused", "while")
 """Fields that stand beside a person in a step."""
@@ -178,7 +178,7 @@ BESIDE = ("on", "refused", "while")
 
 @dataclass(frozen=True)
 class Act:
-    """What a person does. `verb` is `say` for one word or text, which may be a choice or a reply."""
+    """Action of a person. `verb` is `say` for one word or text, which may be a choice or a reply."""
 
     person: str
     verb: str
@@ -219,7 +219,7 @@ class Scenario:
     fakes: Mapping[str, tuple[FakeDoc, ...]]
     steps: tuple[Step, ...]
     script: Script | None = None
-    """What Claude says to agents."""
+    """Script of Claude's answers to agents."""
 
     @property
     def name(self) -> str:
@@ -228,17 +228,17 @@ class Scenario:
 
     @property
     def file(self) -> str:
-        """Where it stands."""
+        """Return the path of its file."""
         return self.located.file
 
     @property
     def borrowed(self) -> bool:
-        """Whether what Claude says stands in a file of its own, which may say more than is needed here."""
+        """True if Claude's answers are in a separate file, which may have more than needed here."""
         given = self.doc.claude
         return isinstance(given, dict) and set(given) == {"file"}
 
     def turn_path(self, agent: str, position: int) -> Path:
-        """Where a turn of an agent's script stands in the file."""
+        """Return the place in the file of a turn of an agent's script."""
         given = self.doc.claude
         if self.borrowed:
             return ("claude", "file")
@@ -261,7 +261,7 @@ def described(value: Any) -> str:
 
 
 def is_at(path: str, name: str) -> bool:
-    """Whether a path is what a scenario names: the path itself, or the id of its node."""
+    """True if a scenario's name means this path: the path itself, or the id of its node."""
     return name in (path, path.rpartition("/")[2].partition("~")[0])
 
 
@@ -272,5 +272,5 @@ def is_place(path: str, name: str) -> bool:
 
 
 def is_asked(prompt: Asked, name: str) -> bool:
-    """Whether a question is the one that a scenario names."""
+    """True if a scenario's name means this question."""
     return is_place(prompt.path, name) or name == prompt.node_id

@@ -1,8 +1,8 @@
-"""What a scenario expects, held against what is: every difference, and not the first one only. What counts of
-a run, and in what a run with a kill differs from the one without.
+"""Expectations of a scenario, compared with the result: every difference, not only the first. Also the relevant part of
+a run, and its differences in a run with a kill.
 
-Not compared is what only kills and claims put into a journal: interruptions, starts that are repeated, questions
-about them, and ids that are made from numbers of events.
+Effects that only kills and claims have on a journal are not compared: interruptions, repeated starts, questions about
+them, and ids made from numbers of events.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Mismatch:
 
 @dataclass(frozen=True)
 class View:
-    """What can be looked at: the session now, its journal, and what happened since somebody last did something."""
+    """Observable state: the session now, its journal, and the events since the last action."""
 
     state: State
     events: Sequence[Event]
@@ -81,7 +81,7 @@ def _place(entry: Entry) -> str:
 
 
 def says(text: str, expected: str) -> bool:
-    """Whether a text has these words in it; `/.../` is a regular expression."""
+    """True if a text contains these words; `/.../` is a regular expression."""
     pattern = _REGEX.fullmatch(expected)
     return re.search(pattern[1], text) is not None if pattern else nfc(expected) in nfc(text)
 
@@ -227,7 +227,7 @@ def _output_at(entry: Entry, view: View) -> Json:
 
 
 def differences(expected: Json, came: Json, path: Path) -> Iterator[tuple[Path, Json, str]]:
-    """Where a value is not as expected. Mappings may have more than is expected of them; text may be `/.../`."""
+    """Yield the places where a value differs. Mappings may have additional fields; text may be `/.../`."""
     if isinstance(expected, dict) and isinstance(came, dict):
         for name, value in expected.items():
             if name not in came:
@@ -315,7 +315,7 @@ def _noted(expected: list[str], view: View) -> Iterator[Mismatch]:
 
 
 def texts_of(event: Event) -> list[str]:
-    """What the model said in a message of an agent's conversation; nothing for any other event."""
+    """Return the model's texts in a message of an agent's conversation; empty for any other event."""
     answer = event.answer if isinstance(event, CallOutcome) else []
     return [block["text"] for block in answer if block.get("type") == "text"]
 
@@ -371,7 +371,7 @@ def story(state: State, events: Sequence[Event], world: World) -> Story:
 
 
 def _conversations(events: Sequence[Event]) -> dict[str, Json]:
-    """What was said to and by agents, message by message."""
+    """Return the messages to and from agents, in order."""
     found: dict[str, Json] = {}
     for event in events:
         if event.type.startswith("agent:"):

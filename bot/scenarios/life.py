@@ -81,7 +81,7 @@ class Thread:
         self._world = world
 
     async def ask(self, state: State, asked: Asked, key: str) -> dict[str, Json]:
-        """Where the question stands."""
+        """Return the place of the question."""
         return {"channel": CHANNEL, "ts": f"1767603600.{asked.number or 0:06}"}
 
     async def close(self, state: State, asked: Asked) -> None:
@@ -140,7 +140,7 @@ class Life:
 
     @property
     def over(self) -> bool:
-        """Whether nothing that happens now may have an effect."""
+        """True if nothing may have an effect any more."""
         return self.store.dead or self._why is not None
 
     def give_up(self, lines: Sequence[str], path: Path = ()) -> None:
@@ -214,7 +214,7 @@ class Life:
         return False
 
     def at_work(self, state: State, name: str | None) -> bool:
-        """Whether a node is at work, named by its id, its place, or as the agent that it belongs to."""
+        """True if a node is at work, named by its id, its place, or its agent."""
         return name is not None and any(
             name == self.node_id(path) or is_place(path, name) for path in state.launched
         )
@@ -231,7 +231,7 @@ class Life:
         return gate.is_set() and not ctx.aborted.is_set() and not self.over
 
     async def _work(self, state: State) -> bool:
-        """What runs at the same time does its work one by one, in the order in which it first began."""
+        """Let concurrent nodes work one by one, in the order in which they first began. True if one did."""
         working, live = state.launched, self.engine.sessions.active.get(SESSION)
         if not working or live is None:
             return False

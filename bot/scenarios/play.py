@@ -57,7 +57,7 @@ class Killed:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a scenario. `kills` is None where nothing was killed, else how many kills were tried."""
+    """Result of a scenario. `kills` is None if nothing was killed, else the number of kills tried."""
 
     scenario: Scenario
     plain: Run
@@ -66,13 +66,13 @@ class Result:
 
     @property
     def passed(self) -> bool:
-        """Whether all of it went as it should."""
+        """True if everything went as expected."""
         return not self.plain.failures and not self.killed
 
 
 @dataclass
 class Cursor:
-    """How far the people are, who outlive every process. `since` is the last event before they last did something."""
+    """Progress of the people, who outlive every process. `since` is the last event before their last action."""
 
     at: int = 0
     begun: int = -1
@@ -190,7 +190,7 @@ class _Player:
         await self._guarded(self._end, ("claude",), "the end")
 
     async def _end(self) -> None:
-        """What Claude was to say must have been said once the session is over."""
+        """Check that the whole script was used once the session is over."""
         script = self._scenario.script
         if (
             script is None
@@ -228,7 +228,7 @@ class _Player:
         await self._life.run_until_idle(await self._goal())
 
     async def _start(self) -> bool:
-        """Whether there is a session now."""
+        """True if there is a session now."""
         scenario, refused = self._scenario, self._scenario.doc.start.refused
         try:
             await self._life.engine.start(
@@ -329,7 +329,7 @@ class _Player:
 
 
 def _key(step: Step) -> str:
-    """What makes the deed of a step the same when it is done again after a kill."""
+    """Return the key that identifies a step's action when it is repeated after a kill."""
     return f"scenario:{step.number}"
 
 

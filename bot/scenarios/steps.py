@@ -1,4 +1,4 @@
-"""What people do in a scenario: which question they mean, and the command that it becomes."""
+"""Actions of people in a scenario: the question that they mean, and the resulting command."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Hand:
         self._gate = gate
 
     def command(self, state: State, people: dict[str, Actor]) -> Command:
-        """What the deed is to the engine. Raises `GaveUp` where no question, or no one question, is meant."""
+        """Return the command of the action. Raises `GaveUp` unless it means exactly one question."""
         act, actor, key, value = self._act, self._actor, self._key, self._act.value
         text = value if isinstance(value, str) else None
         match act.verb:
@@ -140,7 +140,7 @@ class Hand:
 
 
 def _stands(state: State, prompt: Asked) -> bool:
-    """Whether calls are always allowed with this approval."""
+    """True if this approval has a grant in force."""
     grant = state.grants.get(prompt.prompt_id)
     return grant is not None and grant.over is None
 
@@ -158,7 +158,7 @@ def _said(act: Act) -> str:
 
 
 def open_lines(state: State) -> list[str]:
-    """What is asked now, for people."""
+    """Return the open questions, as text."""
     prompts = [state.prompts[prompt_id] for prompt_id in asked_in_order(state)]
     if not prompts:
         return [f"Nothing is asked now: the session is {standing(state.status, state.phase)}{_at(state)}."]
@@ -180,7 +180,7 @@ def _lines(prompt: Asked) -> Sequence[str]:
 
 
 def done_before(act: Act, key: str, state: State, since: Sequence[str]) -> bool:
-    """Whether a deed had its effect before the process was killed; `since` are the types of the events since."""
+    """True if an action took effect before the process was killed; `since` are the types of the events since."""
     if act.verb == "pause":
         return state.phase == "held" or state.ended
     if act.verb == "cancel":

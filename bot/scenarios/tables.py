@@ -35,7 +35,7 @@ class TableDoc(Config):
 
 
 class Table(NamedTuple):
-    """What became of a table."""
+    """Result of a table."""
 
     name: str
     calls: int

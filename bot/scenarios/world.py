@@ -1,9 +1,9 @@
-"""What outlives a process: the time, who people are, what was done outside, what can be seen in the thread;
-and the runner of every node, which gives what the scenario says comes of it, or runs it where it says so.
+"""State that outlives a process: the time, the people, the outside effects, the visible thread; and the runner of every
+node, which returns the scenario's result for it, or really runs it if told to.
 
-A run is known by its idempotency key and by how many outcomes its place has had before. What was done under both is
-done: when a killed process had not yet recorded it, the same run gives the same again and touches nothing twice, as
-a service does that honours idempotency keys. Any other second run is a second effect, and is seen.
+A run is identified by its idempotency key and the number of earlier outcomes of its place. An effect under both is
+done: if a killed process had not recorded it yet, the same run returns it again and repeats nothing, like a service
+that honours idempotency keys. Any other second run is a second effect, and is noticed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TEAM = "T0SCENARIO"
 CHANNEL = "C0SCENARIO"
 SESSION = "session-5ce9a210"
 BEGIN = "2026-01-05T09:00:00.000Z"
-"""When a scenario begins unless it says so: a Monday morning."""
+"""Default start of a scenario: a Monday morning."""
 
 HARMLESS = ("read_file", "write_file")
 """Types that work in the session's own folder only, which a scenario throws away: they run unless it says otherwise."""
@@ -77,17 +77,17 @@ class World:
     store: MemoryStore = field(default_factory=MemoryStore)
     lives: int = 0
     done: list[Done] = field(default_factory=list)
-    """What was done outside, each thing once."""
+    """Outside effects, each once."""
     twice: list[str] = field(default_factory=list)
-    """What was done again although nothing had cut it."""
+    """Effects that were repeated without an interruption."""
     outcomes: dict[tuple[str, int], Outcome] = field(default_factory=dict)
-    """What came of it, by the idempotency key and the number of the run."""
+    """Outcomes by the idempotency key and the number of the run."""
     turns: dict[tuple[str, int], int] = field(default_factory=dict)
-    """Which entry of the scenario's list a run took."""
+    """Index in the scenario's list that a run took."""
     taken: dict[str, int] = field(default_factory=dict)
-    """How many entries of a list were taken."""
+    """Number of entries taken from a list."""
     said: dict[str, int] = field(default_factory=dict)
-    """How many turns of its script an agent has come to."""
+    """Number of script turns that an agent has reached."""
     posts: dict[str, str] = field(default_factory=dict)
     """Messages in the thread, by the path of their node, in the order in which they came."""
 
@@ -105,12 +105,12 @@ class World:
 
     @property
     def effects(self) -> list[Done]:
-        """What was done outside of sayso, in order."""
+        """Return the effects outside of sayso, in order."""
         return [done for done in self.done if done.kind not in (TURN, *HARMLESS)]
 
     @property
     def notes(self) -> list[KeptRow]:
-        """What agents have noted for later runs."""
+        """Return the notes that agents keep for later runs."""
         return [row for row in self.store.kept.rows(memory.NOTE) if memory.current(row, self.now)]
 
     def advance(self, moment: str) -> None:
@@ -122,7 +122,7 @@ class World:
         return timestamps.after(self.now, seconds)
 
     def entry(self, name: str, key: str, number: int) -> int:
-        """Which entry of a list (from 0) this run of a node takes: the next one, and the same again after a kill."""
+        """Return the index (from 0) in a list for this run of a node: the next one, and the same again after a kill."""
         if (key, number) not in self.turns:
             self.turns[key, number] = self.taken.get(name, 0)
             self.taken[name] = self.turns[key, number] + 1
@@ -167,7 +167,7 @@ def gate_for(scenario: Scenario) -> Gate:
 
 
 def manager_of(scenario: Scenario, entry: str) -> str | None:
-    """Who manages a person, given by id or e-mail address, as the scenario says."""
+    """Return the manager of a person, given by id or e-mail address, as in the scenario."""
     people = actors(scenario.people).values()
     return next(
         (one.manager for one in people if entry.casefold() in (one.id.casefold(), str(one.email).casefold())),
@@ -176,7 +176,7 @@ def manager_of(scenario: Scenario, entry: str) -> str | None:
 
 
 def starter(scenario: Scenario) -> Actor:
-    """Who starts the flow: the person or trigger that the file names, else the first of its people."""
+    """Return the starter of the flow: the person or trigger that the file names, else the first of its people."""
     start = scenario.doc.start
     if start.trigger is not None:
         return Actor.itself(start.trigger)
@@ -196,7 +196,7 @@ _DEFAULTS: Mapping[str, Mapping[str, Json]] = {
 
 
 class Scene(Protocol):
-    """What the fakes of one life read and say."""
+    """Interface of a life for its fakes."""
 
     world: World
     events: list[Event]
@@ -257,7 +257,7 @@ class Fakes(Mapping[str, Runner]):
     async def _outcome(
         self, kind: str, node_id: str, config: dict[str, Json], ctx: NodeContext, number: int
     ) -> Outcome | None:
-        """What comes of this run; None where the scenario does not say, which ends it."""
+        """Return the outcome of this run; None if the scenario does not define it, which ends it."""
         scenario = self._life.world.scenario
         if kind == TURN:
             return await self._turn(config, ctx, number)
@@ -283,7 +283,7 @@ class Fakes(Mapping[str, Runner]):
         return outcome_of(fake, kind, config)
 
     async def _turn(self, config: dict[str, Json], ctx: NodeContext, number: int) -> Outcome | None:
-        """What Claude says, by the script: the place of the call in its session says which turn that is."""
+        """Return Claude's answer by the script: the place of the call in its session determines the turn."""
         from engine.models.scripted import Script, ScriptedProvider, place_of, position_of
         from engine.models.turn_runner import TurnRunner
 
@@ -305,7 +305,7 @@ class Fakes(Mapping[str, Runner]):
         return outcome
 
     async def _read(self, place: Mapping[str, Json]) -> Sequence[str]:
-        """What was said, or noted, before."""
+        """Return earlier messages or notes."""
         world, start = self._life.world, self._life.world.scenario.doc.start
         if "memory" in place:
             rows = [row for row in world.notes if row.scope == place["memory"]]
@@ -321,7 +321,7 @@ async def _tools_of_servers(server: str, names: Sequence[str]) -> Sequence[Tool]
 
 
 def outcomes_at(events: list[Event], path: str) -> int:
-    """How many outcomes a place has had. What a kill cut has none; what a time limit or a lost connection cut has."""
+    """Return the number of outcomes of a place. A kill leaves none; a time limit or a lost connection leaves one."""
     return sum(1 for event in events if _is_outcome(event, path))
 
 
@@ -334,7 +334,7 @@ def _is_outcome(event: Event, path: str) -> bool:
 
 
 def outcome_of(fake: FakeDoc, kind: str, config: Mapping[str, Json]) -> Outcome:
-    """What a fake says, as the real runner would report it."""
+    """Return the outcome of a fake, as the real runner would report it."""
     if fake.interrupted is not None:
         return Interrupted("timeout" if fake.interrupted == "timeout" else "cut", "says the scenario")
     if fake.asks is not None:
@@ -369,7 +369,7 @@ def _http(output: dict[str, Json], config: Mapping[str, Json]) -> Outcome:
 
 
 def unmentioned(kind: str, node_id: str, path: str, config: Mapping[str, Json]) -> list[str]:
-    """What to write for a node that the scenario does not mention."""
+    """Return advice for a node that the scenario does not mention."""
     example = {
         "shell": "{output: {stdout: ...}}",
         "http": "{output: {status: 200, json: {...}}}",

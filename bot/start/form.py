@@ -208,14 +208,14 @@ def _field(entry: Input) -> Field:
 
 
 def _known(flow: Flow, given: Mapping[str, Json]) -> dict[str, Json]:
-    """What was typed behind the flow's name, as the fields take it."""
+    """Return the values typed after the flow's name, as the fields take them."""
     fields = [{**field, "required": False} for field in fields_of(flow) if field["name"] in given]
     values, _ = check_form(fields, {name: given[name] for name in given if name in flow.inputs})
     return {name: value for name, value in values.items() if value is not None}
 
 
 def _by_input(flow: Flow, inputs: Mapping[str, Json]) -> dict[str, str]:
-    """What is wrong with inputs that only JSON can say, each at its own field."""
+    """Return the faults of inputs that only JSON can express, each at its own field."""
     wrong = {}
     for name, value in inputs.items():
         only = replace(flow, inputs={name: flow.inputs[name]})

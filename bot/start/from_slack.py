@@ -109,7 +109,7 @@ class SessionStatus:
         return "\n".join([text, *limits, *([reading] if reading else [])])
 
     async def allowed(self, channel: str, wider: Sequence[str]) -> str:
-        """Which calls of agents are always allowed in a channel, and where that is taken back."""
+        """Return the calls of agents that are always allowed in a channel, and the place to revoke them."""
         now, states = self._engine.now(), await self._states(await self._living_in(channel))
         lines = [
             f"{line(grant)} · used {grant.used} times · {safe(state.flow_name)}"

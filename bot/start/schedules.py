@@ -62,10 +62,10 @@ def wanted_item(
 
 
 LOOK_SECONDS = 20.0
-"""How often the clock is looked at, at least: files change, and clocks jump."""
+"""Longest interval in seconds between looks at the clock: files change, and clocks jump."""
 
 GRACE_SECONDS = 90.0
-"""How late a time may be noticed without being one that was missed."""
+"""Seconds by which a time may be noticed late without counting as missed."""
 
 
 @dataclass(eq=False, repr=False)

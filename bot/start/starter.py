@@ -191,7 +191,7 @@ class Wish:
     actor: Actor | None = None
     """None: the person in `data`, who is looked up."""
     in_channel: bool | None = None
-    """What the payload itself shows of that person."""
+    """Membership of that person, as the payload itself shows it."""
     message_ts: str | None = None
     """The message from which it is started, where that is not one of the bot's."""
 
@@ -235,7 +235,7 @@ class Starter:
         return await self.notices.consume(row, "refused", *told(refusal), result=result)
 
     async def person(self, wish: Wish) -> Actor:
-        """Who wishes it, with the groups that matter for who may. Raises `LookupFailed`."""
+        """Return the person who wishes it, with the groups relevant for the permission. Raises `LookupFailed`."""
         if wish.actor is not None:
             return wish.actor
         flow = self.library.refresh().get(wish.flow)
@@ -334,7 +334,7 @@ class Starter:
 
 
 def _counted(actor: Actor) -> str | None:
-    """Whose starts this one is counted among."""
+    """Return the person whose rate this start counts for."""
     return None if actor.kind == "system" else actor.id
 
 

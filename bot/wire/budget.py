@@ -37,27 +37,27 @@ AT_ONCE = 8
 LATE_SECONDS = 10.0
 """A method for which calls have waited so long is called used up."""
 FULL = "full:"
-"""How the marks begin that say until when a method is used up, in seconds since 1970."""
+"""Prefix of the marks with the time until which a method is used up, in seconds since 1970."""
 NOTED_SECONDS = 10.0
-"""How old such a mark may be: it is noted more often while it is so."""
+"""Greatest age in seconds of such a mark: it is renewed more often."""
 _AWAY = 3
 """After so many calls in a row without an answer Slack is taken for away."""
 _MOST_CHANNELS = 10_000
 
 
 class Urgency(IntEnum):
-    """Who goes first."""
+    """Priority of a call."""
 
     QUESTION = 0
-    """Questions, refusals, what a trigger id waits for."""
+    """Questions, refusals, calls for a trigger id."""
     WAITED_FOR = 1
     """Buttons that must go, and reads that somebody waits for."""
     RESULT = 2
-    """What flows say, reminders."""
+    """Messages of flows, reminders."""
     CLOSING = 3
-    """The final card, a question that is over and has no buttons."""
+    """The final card, and closed questions without buttons."""
     PROGRESS = 4
-    """Cards that change, reactions on what somebody said, Home, catch-up."""
+    """Cards that change, reactions on messages, Home, catch-up."""
     MARK = 5
     """Reactions that show how runs stand."""
 
@@ -107,7 +107,7 @@ class Turn:
     made: bool = False
     over: bool = False
     heard: bool = False
-    """Whether Slack answered, whatever it said."""
+    """True if Slack answered, whatever the answer."""
     refused_for: float | None = None
     """The seconds that Slack asked to wait."""
 
@@ -119,7 +119,7 @@ class _Waiter:
     channel: str
     turn: asyncio.Future[Turn]
     within: bool
-    """Whether it is for something that has another turn already, which would else wait for this one."""
+    """True if it is for work that already has another turn, which would otherwise wait for this one."""
     since: float
 
     def __lt__(self, other: _Waiter) -> bool:
@@ -142,7 +142,7 @@ class _Method:
     """Gates at which Slack has refused."""
 
     def gates(self, channel: str, at: float) -> tuple[Gate, ...]:
-        """What limits a call; last what a refusal is about."""
+        """Return the gates of a call; the last one is that of a refusal."""
         if not self.limit.channel_a_minute or not channel:
             return (self.gate,)
         if len(self.channels) > _MOST_CHANNELS:
@@ -162,13 +162,13 @@ _reserved: ContextVar[Turn | None] = ContextVar("reserved", default=None)
 
 
 def current_urgency() -> Urgency:
-    """How urgent a call is that is made here."""
+    """Return the urgency of calls made here."""
     return _urgency.get()
 
 
 @contextmanager
 def urgency(urgency: Urgency) -> Iterator[None]:
-    """All calls in here, and of tasks that begin in here, are that urgent."""
+    """Give all calls in this context, and of tasks that begin in it, this urgency."""
     token = _urgency.set(urgency)
     try:
         yield
@@ -194,7 +194,7 @@ class Budget:
         self._under_way = 0
         self._unanswered = 0
         self.refusals: Counter[str] = Counter()
-        """How many calls Slack refused for their rate so far, by method."""
+        """Number of calls that Slack refused for their rate so far, by method."""
 
     # --- taking turns --------------------------------------------------------------------------------------
 
@@ -211,7 +211,7 @@ class Budget:
 
     @asynccontextmanager
     async def reserved(self, method: str, channel: str = "") -> AsyncIterator[Turn]:
-        """Wait for a turn before what is to be called is worked out. Where no call is made, it goes to the next."""
+        """Wait for a turn before computing the call. If no call is made, the turn goes to the next."""
         kept = self._kept(method, channel)
         if kept is not None:
             yield kept
@@ -233,7 +233,7 @@ class Budget:
         return kept if kept is not None and not kept.made and kept.gates == gates else None
 
     def fits(self, method: str) -> bool:
-        """Whether a call would be made at once."""
+        """True if a call would be made at once."""
         found = self._method(method)
         return not found.waiting and found.gate.wait(_now()) <= 0
 

@@ -99,7 +99,7 @@ class AuthLost(SlackFault):
 
 
 _TRIES = 3
-"""How often a call is made that Slack refuses with 429 and that has no turn of its own to come back with."""
+"""Tries of a call that Slack refuses with 429 and that has no turn of its own to repeat it in."""
 
 
 class BudgetedClient(AliasedClient):
@@ -118,8 +118,8 @@ class BudgetedClient(AliasedClient):
 
 
 async def in_turn(budget: Budget, method: str, call: Callable[[], Awaitable[Any]], channel: str = "") -> Any:
-    """Make a call when its turn has come. What Slack refuses with 429 is called again in its next turn; but not where
-    the turn was reserved, for what was made for it may be stale by then."""
+    """Make a call when its turn has come. A call refused with 429 is repeated in its next turn, unless the turn was
+    reserved, as its content may be stale by then."""
     for tries in count(1):
         async with budget.turn(method, channel) as turn:
             try:
@@ -166,7 +166,7 @@ def app_client(
 
 @asynccontextmanager
 async def plain_session(client: AsyncWebClient, seconds: float) -> AsyncIterator[aiohttp.ClientSession]:
-    """What requests go through that are no calls of the Web API: the client's own session, or one for this request. Raises
+    """Return the HTTP session for requests outside the Web API: the client's own, or one for this request. Raises
     `FenceLost`."""
     await before_effect()
     if client.session is not None:
@@ -181,7 +181,7 @@ async def plain_session(client: AsyncWebClient, seconds: float) -> AsyncIterator
 
 
 def classify(error: Exception) -> SlackFault:
-    """What an exception of a Web API call means. Where nobody can know, it may have been carried out."""
+    """Classify an exception of a Web API call. If the outcome is unknown, the call may have been carried out."""
     if isinstance(error, SlackFault):
         return error
     if isinstance(error, SlackApiError):
@@ -205,13 +205,13 @@ _SLACK_HOST = re.compile(r"([a-z0-9-]+\.)*slack(-gov|-files)?\.com")
 
 
 def at_slack(url: str) -> bool:
-    """Whether an address is one of slack.com's own, over TLS, with nothing beside the host's name."""
+    """True if an address is one of slack.com's own, over TLS, with only a host name."""
     given = urlsplit(url)
     return given.scheme == "https" and _SLACK_HOST.fullmatch(given.netloc) is not None
 
 
 def is_slacks(client: AsyncWebClient, url: str) -> bool:
-    """Whether an address belongs to the Slack that this client calls, which may be the local workspace."""
+    """True if an address belongs to the Slack that this client calls, which may be the local workspace."""
     given, own = urlsplit(url), urlsplit(client.base_url)
     return at_slack(url) or (given.scheme, given.netloc) == (own.scheme, own.netloc)
 
@@ -243,7 +243,7 @@ async def joined_channels(client: AsyncWebClient) -> dict[str, str]:
 
 
 def passing(error: Exception) -> bool:
-    """Whether an exception says that Slack, or the way to it, does not work just now: it may at another time."""
+    """True if an exception means that Slack, or the way to it, is temporarily unavailable."""
     from_slack = isinstance(
         error, SlackFault | SlackApiError | aiohttp.ClientError | TimeoutError | ConnectionError
     )
@@ -258,7 +258,7 @@ def code_of(error: SlackApiError) -> str | None:
 
 
 def of_status(status: int, headers: Mapping[str, Any], code: str | None, detail: str = "") -> SlackFault:
-    """What an answer that is no success means: its HTTP status, its headers, and Slack's error code if it has one."""
+    """Classify an unsuccessful response by its HTTP status, its headers, and Slack's error code if it has one."""
     if status == 429 or code in ("ratelimited", "rate_limited"):
         return RateLimited(_retry_after(headers))
     if code in _AUTH:
@@ -307,7 +307,7 @@ class NotNow(Exception):
 
 
 def described(event: Mapping[str, Any]) -> list[Json]:
-    """What a message's event says of its files, as far as it is needed to fetch them."""
+    """Return the fields of a message's files that are needed to fetch them."""
     return [
         {
             "id": str(file.get("id") or ""),

@@ -19,9 +19,9 @@ _SLOWER = 0.8
 """The part of a limit that is kept after Slack refused at it."""
 _SLOWEST = 0.5
 _LONGEST = 4
-"""How many times what Slack says is waited at most, and never over a minute unless Slack says so."""
+"""Largest multiple of Slack's wait, and never over a minute unless Slack says so."""
 AHEAD = 5
-"""How many calls may be ahead of the even pace: these few use up no minute."""
+"""Number of calls allowed ahead of the even pace: too few to use up a minute."""
 SHORTEST = 0.25
 """Seconds to wait at least where Slack refuses."""
 NEVER = float("inf")
@@ -38,7 +38,7 @@ class Gate:
     probe: bool = False
     refused: int = 0
     free: float = 0.0
-    """When all calls that were made would have been at an even pace."""
+    """Time at which all calls made so far would be done at an even pace."""
     _shut: float | None = None
     _waited: float = 0.0
     _part: float = 1.0
@@ -50,7 +50,7 @@ class Gate:
 
     @property
     def shut(self) -> bool:
-        """Whether Slack has refused, and taken nothing since."""
+        """True if Slack has refused, and taken no call since."""
         return self._shut is not None
 
     def wait(self, at: float, *, even: bool = False, spare: int = 0) -> float:
@@ -103,7 +103,7 @@ class MethodGate(Gate):
     log: deque[float] = field(default_factory=deque)
 
     def left(self, at: float) -> float:
-        """How many calls fit now."""
+        """Return the number of calls that fit now."""
         while self.log and self.log[0] <= at - WINDOW:
             self.log.popleft()
         return NEVER if self.a_minute == NEVER else self._most(at) - len(self.log) - self.under_way
@@ -137,5 +137,5 @@ class ChannelGate(Gate):
         return self._paced(at, self.ahead)
 
     def idle(self, at: float) -> bool:
-        """Whether nothing of it has to be remembered."""
+        """True if none of its state has to be kept."""
         return self.free <= at and not self.under_way and not self.shut and self._part == 1.0

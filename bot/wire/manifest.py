@@ -1,4 +1,4 @@
-"""Which rights the app needs and what does not work without each, and the manifest that `sayso manifest` prints."""
+"""Scopes of the app with their purposes, and the manifest that `sayso manifest` prints."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ ALWAYS_EVENTS = (
 
 @dataclass(frozen=True)
 class Feature:
-    """What only some flows need: scopes as in `ALWAYS`, events, and whether a flow is one of those."""
+    """Feature of some flows: scopes as in `ALWAYS`, events, and a test for flows that use it."""
 
     name: str
     scopes: Mapping[str, str]
@@ -67,7 +67,7 @@ def _takes_files(flow: Flow) -> bool:
 
 
 def has_shortcut(flow: Flow) -> bool:
-    """Whether a flow is started by the message shortcut."""
+    """True if a flow is started by the message shortcut."""
     return any(trigger.kind == "shortcut" for trigger in flow.triggers)
 
 
@@ -87,7 +87,7 @@ AGENT = Feature(
     ("agent_session_stopped", "agent_session_title_changed", "app_context_changed"),
     lambda flow: False,
 )
-"""What an agent of Slack's needs beside: for those who ask for it, whatever the flows are."""
+"""Additional needs of a Slack agent: on request, independent of the flows."""
 
 AGENT_WARNING = """\
 Once an app is an agent, guests cannot use it at all, and every direct message with it begins a thread.
@@ -122,15 +122,15 @@ _READING = ("channels:history", "groups:history", "im:history")
 
 @dataclass(frozen=True)
 class Report:
-    """What is missing. `fatal`: nothing would work (posting, or reading any thread). `known` is false where the
-    server does not say which scopes there are."""
+    """Missing scopes. `fatal`: no part would work (posting, or reading any thread). `known` is False if the server does
+    not report the scopes."""
 
     known: bool
     missing: tuple[str, ...]
     fatal: bool
 
     def text(self) -> str:
-        """What will not work, a line each, and what to do."""
+        """Return the broken functions, a line each, and the remedy."""
         if not self.missing:
             return (
                 "All scopes are granted."
@@ -151,12 +151,12 @@ def granted(header: str | None) -> frozenset[str]:
 
 
 def is_agent(header: str | None) -> bool:
-    """Whether the app is an agent of Slack's: its scope comes with that."""
+    """True if the app is a Slack agent, which has a scope of its own."""
     return bool(AGENT.scopes.keys() & granted(header))
 
 
 def scope_report(header: str | None, wanted: Mapping[str, str] = NEEDED) -> Report:
-    """What the `X-OAuth-Scopes` header of an answer says; None where there was none."""
+    """Return the report for the `X-OAuth-Scopes` header of a response, or None for a missing one."""
     if header is None:
         return Report(known=False, missing=(), fatal=False)
     missing = tuple(scope for scope in wanted if scope not in granted(header))

@@ -1,4 +1,4 @@
-"""What was said in a thread or a channel, as text for an agent that is called into it."""
+"""Messages of a thread or a channel, as text for an agent that is called into it."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
 log = logging.getLogger("sayso.slack")
 
 PING_SECONDS = 5
-"""How often a socket is pinged; one that is silent for four times as long is opened again by the SDK."""
+"""Seconds between pings of a socket; the SDK reopens one that is silent for four times as long."""
 
 STALE_SECONDS = 8.0 * PING_SECONDS
 """After so long without a pong the SDK has had its time: the socket is replaced."""
@@ -35,7 +35,7 @@ UNHEARD = 32
 """Envelopes that came through the other sockets since this one carried one. Slack chooses by chance."""
 
 UNHEARD_POST_SECONDS = 60.0
-"""What the bot posts comes back to it as an event. If nothing at all has come for so long since, something is wrong."""
+"""The bot's posts come back as events. If none has arrived for so many seconds since one, the connection is faulty."""
 
 HEARD = "heard"
 """Mark of the last event that came, in seconds since 1970, as far as it was noted."""
@@ -52,7 +52,7 @@ class Socket:
     others: int = 0
     """Envelopes that the others carried since this one did."""
     carried_at: float | None = None
-    """When it carried its last envelope."""
+    """Time of its last envelope."""
     down_since: float | None = None
     greeted: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -84,7 +84,7 @@ class Sockets:
         self._in_vain = 0
         self._closing: set[asyncio.Task[None]] = set()
         self.alone: Callable[[], bool] = lambda: True
-        """Whether all that Slack sends comes through these: what was posted may come back to another process."""
+        """True if everything from Slack comes through these sockets: posts may come back to another process."""
         self.heard = 0
         """Envelopes so far."""
         self.replaced = 0
@@ -124,7 +124,7 @@ class Sockets:
         await asyncio.gather(*map(_close, self.sockets), *self._closing)
 
     def reconnected(self) -> bool:
-        """Whether a socket was opened anew since the last call: time for a catch-up read."""
+        """True if a socket was reopened since the last call: time for a catch-up read."""
         if self._known is None:
             return False
         now = self._sessions()
@@ -133,18 +133,18 @@ class Sockets:
         return changed
 
     async def open(self) -> int:
-        """How many sockets are connected."""
+        """Return the number of connected sockets."""
         return sum([await socket.client.is_connected() for socket in self.sockets])
 
     def down(self) -> bool:
-        """Whether all of them were found without a connection."""
+        """True if all of them were found without a connection."""
         return all(socket.down_since is not None for socket in self.sockets)
 
     def _sessions(self) -> list[Any]:
         return [socket.client.current_session for socket in self.sockets]
 
     def carried(self, since: float) -> bool:
-        """Whether each socket has carried something since then: what was sent to it before was not swallowed."""
+        """True if each socket has delivered something since then, so that earlier events were not lost."""
         return all(socket.carried_at is not None and socket.carried_at >= since for socket in self.sockets)
 
     def posted(self) -> None:
@@ -173,7 +173,7 @@ class Sockets:
                 await self._replace_all()
 
     async def ailing(self, socket: Socket) -> str | None:
-        """What is wrong with a socket that the SDK does not put right; None for nothing."""
+        """Return a socket's fault that the SDK does not repair, or None."""
         client = socket.client
         for task in (client.current_session_monitor, client.message_receiver, client.message_processor):
             if task is not None and task.done() and client.current_session is not None:

@@ -1,8 +1,8 @@
-"""Who somebody is (the facts on which the policy decides), channels by name, and links to messages: looked up after the
+"""People (the facts on which the policy decides), channels by name, and links to messages: looked up after the
 acknowledgement.
 
-Facts are kept for at most a minute. A lookup that fails gives no facts, and no facts mean refusal: callers retry
-and then ask the person to press again.
+Facts are kept for at most a minute. A lookup that fails gives no facts, and no facts mean refusal: callers retry and
+then ask the person to press again.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class People:
         return replace(actor, manager=str(manager) if manager else None, timezone=str(zone))
 
     async def name(self, user: str) -> str:
-        """What somebody is called; the id of whom Slack does not show, somebody of another organisation, say. Raises
+        """Return a person's name, or the id if Slack does not show them (from another organisation, say). Raises
         `LookupFailed`."""
         try:
             return _name_of(await self._user(user)) or user
@@ -152,7 +152,7 @@ class People:
         )
 
     async def on_call(self, entry: str) -> list[str]:
-        """Who is on call for a rota. Raises `LookupFailed`."""
+        """Return the people on call for a rota. Raises `LookupFailed`."""
         if self._directory is None:
             return []
         try:
@@ -168,7 +168,7 @@ class People:
         return replace(command, taker=taker)
 
     async def is_member(self, user_id: str, channel: str) -> bool:
-        """Whether somebody is in a channel now. Raises `LookupFailed`."""
+        """True if somebody is in a channel now. Raises `LookupFailed`."""
         return user_id in await self._members(channel)
 
     async def _user(self, user_id: str) -> dict[str, Any]:
@@ -179,7 +179,7 @@ class People:
         return (await self._client.users_info(user=user_id))["user"]
 
     async def _groups(self, user_id: str, wanted: set[str]) -> frozenset[str]:
-        """Which of these groups the person is in, as Slack knows it now."""
+        """Return those of these groups that currently include the person."""
         groups = await self._keep(("groups", ""), self._ask_groups, "")
         mine = set()
         for handle, group_id in groups.items():
@@ -246,7 +246,7 @@ def _name_of(user: dict[str, Any]) -> str | None:
 
 
 async def _told(ask: Callable[[str], Any], argument: str) -> Any:
-    """What Slack says. Raises `LookupFailed`."""
+    """Return Slack's answer. Raises `LookupFailed`."""
     try:
         return await ask(argument)
     except SlackApiError as error:
@@ -259,7 +259,7 @@ async def _told(ask: Callable[[str], Any], argument: str) -> Any:
 
 
 CHANNEL_SECONDS = 300.0
-"""How long a channel's name is remembered."""
+"""Seconds for which a channel's name is cached."""
 
 
 class Channels:
@@ -272,7 +272,7 @@ class Channels:
         self._ids: tuple[float, dict[str, str]] | None = None
 
     async def among(self, channel: str, entries: Collection[str] | None) -> bool:
-        """Whether a channel is one of those that a flow lists; None lists all. Raises `LookupFailed`."""
+        """True if a channel is one of those that a flow lists; None lists all. Raises `LookupFailed`."""
         if entries is None or channel in entries:
             return True
         named = {entry.removeprefix("#").lower() for entry in entries if entry.startswith("#")}
@@ -283,7 +283,7 @@ class Channels:
         return str((await self._info(channel)).get("name") or "")
 
     async def public(self, channel: str) -> bool:
-        """Whether everybody of this workspace can read a channel, and nobody else; not where Slack does not say so."""
+        """True if exactly the people of this workspace can read a channel; False if Slack does not tell."""
         try:
             found = await self._info(channel)
         except LookupFailed as error:
@@ -293,8 +293,8 @@ class Channels:
         return bool(found.get("is_channel")) and not any(found.get(name) for name in closed)
 
     async def readable(self, noted_in: str, here: str | None) -> bool:
-        """Whether what was noted in a channel may be read in another one: everybody can read the first, and only people of
-        this workspace the second."""
+        """True if notes of a channel may be read in another one: everybody can read the first, and only people of this
+        workspace the second."""
         return await self.public(noted_in) and (here is None or not await self._shared(here))
 
     async def _shared(self, channel: str) -> bool:
@@ -337,7 +337,7 @@ def _reason(error: Exception) -> str:
 
 KEPT = 2_000
 MOST_SECONDS = 2.0
-"""What is shown waits no longer for links."""
+"""Seconds for which a display waits for links."""
 
 Spot = tuple[str, str]
 """A message: its channel and its ts."""

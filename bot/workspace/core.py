@@ -211,7 +211,7 @@ class Core:
         return {**wire(message), **session, "channel": channel.id}
 
     def audience(self, channel: Channel) -> frozenset[str] | None:
-        """Who may see the conversation; None for a public channel: everyone."""
+        """Return the people who may see the conversation; None for a public channel: everyone."""
         return frozenset(channel.members) if channel.is_im or channel.is_private else None
 
     def _push_message(self, kind: str, channel: Channel, message: Json, to: User | None = None) -> None:

@@ -169,7 +169,7 @@ def action_for(block: Json, element: Json, entry: Json, action_ts: str) -> Json:
 
 
 def missing_inputs(blocks: list[Json], values: Json) -> dict[str, str]:
-    """What Slack's own client says before it submits a modal: messages by `block_id`."""
+    """Return the messages of Slack's own client before it submits a modal, by `block_id`."""
     problems: dict[str, str] = {}
     for block, element in elements(blocks):
         if block["type"] != "input":
@@ -236,7 +236,7 @@ def unescape(text: str) -> str:
 
 
 def to_entities(text: str, state: State) -> str:
-    """What Slack would store for `text` typed by a person of this workspace.
+    """Return `text`, typed by a person of this workspace, in Slack's stored form.
 
     `@ana`, `@sre`, `#ops`, `@here`, bare web and mail addresses become entities; `<@U…>` of somebody who
     exists is taken as a mention already made; everything else is escaped. Code is escaped, never linked.
@@ -286,7 +286,7 @@ def _channel_link(name: str, state: State) -> str:
 
 
 def mentions(text: str, user_id: str) -> bool:
-    """Whether stored text mentions this user."""
+    """True if stored text mentions this user."""
     return f"<@{user_id}>" in text or f"<@{user_id}|" in text
 
 

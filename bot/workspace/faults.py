@@ -26,7 +26,7 @@ LOSS_MODES = ("drop_connection", "500")
 
 @dataclass(slots=True)
 class MethodFault:
-    """What happens to the next calls of one Web API method (`*` means any method)."""
+    """Fault for the next calls of one Web API method (`*` means any method)."""
 
     method: str
     kind: Literal["ratelimit", "fail", "effect_then_fail", "slow"]
@@ -37,7 +37,7 @@ class MethodFault:
     mode: LossMode = "drop_connection"
     error: str = ""
     until: float | None = None
-    """When it ends, whatever is left of `times`."""
+    """Time at which it ends, whatever is left of `times`."""
 
 
 @dataclass
@@ -171,7 +171,7 @@ class Faults:
         return None
 
     def refusal(self, method: str, channel: str) -> MethodFault | None:
-        """What refuses this call: a fault, or the limits, which count it either way."""
+        """Return the refusal of this call: a fault, or the limits, which count it either way; None if it is allowed."""
         seconds = self.limits.wait(method, channel, self.clock())
         asked = self.take(method, ("ratelimit", "fail"))
         if asked is not None or not seconds:
@@ -180,7 +180,7 @@ class Faults:
         return MethodFault(method, "ratelimit", 0, status=429, retry_after=seconds)
 
     def take_count(self, name: CountedFault, **where: Any) -> bool:
-        """Whether this counter strikes now; counts it down."""
+        """True if this counter strikes now; counts it down."""
         left: int = getattr(self, name)
         if left <= 0:
             return False

@@ -1,7 +1,7 @@
-"""What a person does with the app's buttons, commands and modals, and what the app may do in return.
+"""Actions of people on the app's buttons, commands and modals, and the app's possible reactions.
 
-An interaction hands the app two grants: a trigger id (opens one view, within 3 s) and a response URL (five
-answers, within 30 minutes).
+An interaction hands the app two grants: a trigger id (opens one view, within 3 s) and a response URL (five answers,
+within 30 minutes).
 """
 
 from __future__ import annotations
@@ -289,7 +289,7 @@ class Interactions:
     # -- answers by response URL
 
     def answer_by_url(self, key: str, body: Json) -> None:
-        """What the app posted to a response URL; SlackError `expired_url`, `used_url` or `no_text`."""
+        """Show an answer that the app posted to a response URL; SlackError `expired_url`, `used_url` or `no_text`."""
         grant = self.responses.get(key)
         if grant is None or self.core.clock() > grant.expires:
             raise SlackError("expired_url")

@@ -15,7 +15,7 @@ from bot.workspace.state import Json
 
 POST = "chat.postMessage"
 RESPONSE = "response_url"
-"""What the use of a response URL is called here, which is no method of the Web API."""
+"""Name here for the use of a response URL, which is not a method of the Web API."""
 MINUTE = 60.0
 OTHERS = 50
 """Calls a minute of a method that is not in the table."""
@@ -50,7 +50,7 @@ UNLIMITED = ("api.test",)
 
 @dataclass(slots=True)
 class Bucket:
-    """What a method may do at once, in one channel where it is one that posts, and until when it was told to wait."""
+    """Burst budget of a method, per channel for posts, and the end of a wait that was imposed."""
 
     tokens: float = math.inf
     at: float = 0.0

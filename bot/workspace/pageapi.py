@@ -1,7 +1,7 @@
-"""What the page in the browser talks to: JSON over HTTP, and a WebSocket for news.
+"""API of the page in the browser: JSON over HTTP, and a WebSocket for news.
 
-The person is chosen by `as=<user id>`: anybody who can open the page may act as anybody. That is the point of
-a local workspace, and the reason why it listens on loopback only and refuses requests of other origins.
+The person is chosen by `as=<user id>`: anybody who can open the page may act as anybody. That is the purpose of a local
+workspace, and the reason why it listens on loopback only and refuses requests of other origins.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class PageApi:
     # -- the frame of every request
 
     def _default_person(self) -> str | None:
-        """Whom the page shows when its address names nobody: the first person of the workspace."""
+        """Return the person shown if the page's address names none: the first of the workspace."""
         people = (u.id for u in self.core.state.users.values() if not u.is_bot and not u.deleted)
         return next(people, None)
 
@@ -124,7 +124,8 @@ class PageApi:
         }
 
     def _limits(self, user: User, query: Any) -> Json:
-        """How much of Slack's limits is used; what was not called in the last minute and never refused is left out."""
+        """Return the usage of Slack's limits; methods that were neither called in the last minute nor refused are left
+        out."""
         rows = self.core.faults.limits.shown(self.core.clock())
         return {"limits": [row for row in rows if row["used"] or row["refused"]]}
 

@@ -1,8 +1,8 @@
-"""What the app receives: pure functions from the workspace's state to payloads of Slack's documented shape;
-and who hears of changes.
+"""Payloads for the app: pure functions from the workspace's state to Slack's documented shapes; and the listeners to
+changes.
 
-`Changes` hears of every change, so that pages, waiting tests and the saved file never miss one; `Saver`
-writes that file.
+`Changes` hears of every change, so that pages, waiting tests and the saved file never miss one; `Saver` writes that
+file.
 """
 
 from __future__ import annotations
@@ -284,7 +284,7 @@ def slash_command(state: State, user: User, channel: Channel, command: str, text
 
 
 def channel_name(channel: Channel) -> str:
-    """How payloads name a conversation: a direct message is always `directmessage`."""
+    """Return the name of a conversation in payloads: a direct message is always `directmessage`."""
     return "directmessage" if channel.is_im else channel.name
 
 

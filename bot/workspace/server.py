@@ -115,7 +115,7 @@ class Workspace:
 
 HOST = "127.0.0.1"
 DOWNLOAD = "files.download"
-"""What faults call the fetching of a file, which is no method of the Web API."""
+"""Name for faults of file downloads, which are not a method of the Web API."""
 PAGE = Path(__file__).parent / "page"
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -133,7 +133,7 @@ class Site:
 
     @web.middleware
     async def _settled(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """What was changed is kept before whoever changed it hears of it."""
+        """Save changes before the response to their author."""
         answer = await handler(request)
         self.flush()
         return answer
@@ -276,11 +276,11 @@ class ApiCall:
 
     @property
     def ok(self) -> bool:
-        """Whether the call was answered with success."""
+        """True if the call was answered with success."""
         return bool(self.response and self.response.get("ok"))
 
     def to_json(self) -> Json:
-        """What another process may read of it."""
+        """Return the record for other processes."""
         return {"method": self.method, "args": self.args, "at": self.at, "response": self.response}
 
 

@@ -69,7 +69,7 @@ class Delivery:
         return self.attempts[-1].envelope_id if self.attempts else ""
 
     def to_json(self) -> Json:
-        """What another process may read of it."""
+        """Return the record for other processes."""
         return {
             "type": self.type,
             "event_id": self.event_id,
@@ -325,7 +325,7 @@ class SocketMode:
         return True
 
     def _strikes(self, fault: CountedFault, delivery: Delivery) -> bool:
-        """Whether a counted fault strikes this delivery; echoes of the app's own acts are left alone."""
+        """True if a counted fault strikes this delivery; echoes of the app's own acts are left alone."""
         event = delivery.payload.get("event", {})
         is_echo = self.state.bot_user_id in (event.get("user"), event.get("message", {}).get("user"))
         return not is_echo and self.faults.take_count(fault, event_id=delivery.event_id)

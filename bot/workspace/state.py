@@ -1,9 +1,9 @@
-"""What the workspace knows (people, channels, messages, views), and its errors: one root, and what a caller
-can do about each. Plain values: no clock, no network.
+"""State of the workspace (people, channels, messages, views), and its errors: one root, and what a caller can do about
+each. Plain values: no clock, no network.
 
-Messages are kept in the shape in which Slack sends them (dictionaries), because that shape is the contract;
-everything else is a dataclass. A message's `ts` is its identity inside a channel and strictly increases over
-the whole workspace, so dictionaries keyed by `ts` are in order of time.
+Messages are kept in the shape in which Slack sends them (dictionaries), because that shape is the contract; everything
+else is a dataclass. A message's `ts` is its identity inside a channel and strictly increases over the whole workspace,
+so dictionaries keyed by `ts` are in order of time.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class State:
     app_token: str = "xapp-1-local-workspace"
     commands: list[str] = field(default_factory=lambda: ["/sayso"])
     shortcuts: list[Json] = field(default_factory=lambda: [dict(MESSAGE_SHORTCUT)])
-    """What the app offers on messages, as its manifest says: `name`, `type` and `callback_id`."""
+    """Message shortcuts of the app, as in its manifest: `name`, `type` and `callback_id`."""
     users: dict[str, User] = field(default_factory=dict)
     channels: dict[str, Channel] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
@@ -253,7 +253,7 @@ class State:
 
 
 def in_channel(message: Json) -> bool:
-    """Whether a message shows in the channel itself rather than only in a thread."""
+    """True if a message shows in the channel itself rather than only in a thread."""
     thread_ts = message.get("thread_ts")
     return not thread_ts or thread_ts == message["ts"] or message.get("subtype") == "thread_broadcast"
 

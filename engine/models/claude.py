@@ -99,7 +99,7 @@ class ClaudeProvider:
                 await settle(asyncio.ensure_future(each.aclose()))
 
     async def facts(self, model: str) -> ModelFacts:
-        """What the models endpoint says, asked once a day; see `Provider`."""
+        """Return the facts from the models endpoint, asked once a day; see `Provider`."""
         known, until = self._models.get(model, (shipped(model), 0.0))
         if time.monotonic() < until:
             return known
@@ -292,7 +292,7 @@ _CODES: dict[str, type[ProviderError]] = {
     "compaction_unavailable": Overloaded,
     "file_expired": InvalidRequest,
 }
-"""What a cause means that the provider names. These beat types and statuses."""
+"""Meaning of the provider's error codes, which take precedence over types and statuses."""
 _WORDS: tuple[tuple[str, type[ProviderError]], ...] = (
     ("prompt is too long", ContextTooLong),
     ("exceed context limit", ContextTooLong),
@@ -386,7 +386,7 @@ def _kind(status: int | None, told: str, message: str, cause: Json) -> type[Prov
 
 
 def _said(kind: type[ProviderError]) -> str:
-    """How a message about such an error begins."""
+    """Return the beginning of a message about such an error."""
     return {
         RateLimited: "Claude's rate limit is reached",
         Overloaded: "Claude is overloaded",
@@ -400,7 +400,7 @@ def _said(kind: type[ProviderError]) -> str:
 
 
 def _seconds(headers: Mapping[str, str]) -> float | None:
-    """How long to wait, as the headers say, in seconds; None where they say nothing, a date or nonsense."""
+    """Return the wait in seconds from the headers; None if it is missing, a date or nonsense."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:
             seconds = float(headers.get(name, "")) * unit

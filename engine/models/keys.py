@@ -1,10 +1,10 @@
-"""Where the key for a provider is looked for, and how it is sent."""
+"""Sources of the key for a provider, and its header."""
 
 from __future__ import annotations
 
 KEY_VARIABLES = ("SAYSO_ANTHROPIC_API_KEY", "ANTHROPIC_API_KEY")
-"""Where the key for Claude is looked for; the first that is set counts."""
+"""Variables for the key of Claude; the first one set counts."""
 
 AUTH_VARIABLE = "SAYSO_ANTHROPIC_AUTH"
 AUTH = ("bearer", "x-api-key")
-"""How it is sent: as `Authorization: Bearer`, or in the header that gateways of earlier API versions read."""
+"""Ways to send it: as `Authorization: Bearer`, or in the header that gateways of earlier API versions read."""

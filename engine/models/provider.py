@@ -1,5 +1,5 @@
-"""What every provider is, what it looks at before a turn, `complete` for who needs no stream, and waiting for
-something that may be aborted meanwhile.
+"""Interface of providers, their common checks before a turn, `complete` for callers without a stream, and waiting that
+can be aborted.
 
 The same requests are refused by all providers.
 """
@@ -30,7 +30,7 @@ class Provider(Protocol):
         """
 
     async def facts(self, model: str) -> ModelFacts:
-        """What a model takes; what this release knows of it, where nobody can be asked."""
+        """Return the facts about a model; this release's if nobody can be asked."""
 
     async def close(self) -> None:
         """Let go of connections. May be called more than once."""

@@ -59,7 +59,7 @@ class _Strict(BaseModel):
 
 
 class Expected(_Strict):
-    """What the conversation's last message must have: words of the user, and words of tools' results."""
+    """Required parts of the conversation's last message: words of the user, and words of tools' results."""
 
     user: str | None = None
     result: str | None = None
@@ -352,10 +352,10 @@ def _usage(turn: Turn, request: TurnRequest) -> dict[str, int]:
 
 
 SCRIPTED = "scripted"
-"""What is noted as the model of what a script said."""
+"""Model name noted for a script's answers."""
 
 SUFFIXES = (".script.yml", ".script.yaml")
-"""How the file of a script that belongs to a flow ends: `incident.script.yml` beside `incident.yml`."""
+"""Suffixes of the script that belongs to a flow: `incident.script.yml` beside `incident.yml`."""
 
 _PLACE = re.compile(r"(?:^|/)(?P<agent>[^/~#\[\]]+)(?:[~#\[][^/]*)?/turn\[(?P<number>\d+)\]$")
 
@@ -374,7 +374,7 @@ def place_of(path: str) -> tuple[str, int]:
 
 
 def position_of(turns: Sequence[Turn], number: int, attempt: int) -> int:
-    """Where in a script the `attempt`-th try of the `number`-th call of an agent stands, from 0."""
+    """Return the index in a script of the `attempt`-th try of the `number`-th call of an agent."""
     answers = [index for index, turn in enumerate(turns) if turn.error is None and not turn.cut]
     if number > len(answers) + 1:
         return len(turns)
@@ -402,8 +402,8 @@ def script_file(ctx: NodeContext) -> Path | None:
 
 
 def scripted_provider(ctx: NodeContext, file: Path | None = None) -> Provider:
-    """Who answers without a key: the script of `file`, else the one beside the flow, else the same words each time.
-    Raises `ScriptError`."""
+    """Return the provider without a key: the script of `file`, else the one beside the flow, else the same text each
+    time. Raises `ScriptError`."""
     found = file or script_file(ctx)
     if found is not None:
         return provider_for(load_script(found), ctx, label=SCRIPTED)

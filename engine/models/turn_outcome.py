@@ -1,4 +1,4 @@
-"""How a model call ended, as the outcome that the core gets."""
+"""Outcome of a model call for the core."""
 
 from __future__ import annotations
 

@@ -58,12 +58,11 @@ McpTools: TypeAlias = Callable[[str, Sequence[str]], Awaitable[Sequence[Tool]]]
 """The tools of a server that are wanted, by the server's name and theirs, named as the model is to know them."""
 
 ProviderOf: TypeAlias = Callable[[NodeContext], Provider]
-"""Who answers the turn of this context. Raises `ProviderError` where nobody can."""
+"""Returns the provider for the turn of this context. Raises `ProviderError` if there is none."""
 
 
 class Unsent(SaysoError):
-    """What belongs to a request cannot be had, so it was not sent. `lasting`: nor will it be, before somebody changes the
-    setup."""
+    """A part of a request is unavailable, so it was not sent. `lasting`: until somebody changes the setup."""
 
     def __init__(self, message: str, *, lasting: bool = False) -> None:
         self.lasting = lasting
@@ -71,13 +70,13 @@ class Unsent(SaysoError):
 
 
 class McpUnavailable(Unsent):
-    """A server of tools did not say what its tools are."""
+    """An MCP server did not list its tools."""
 
     code = "mcp"
 
 
 class PlaceUnread(Unsent):
-    """What was said in a thread or channel cannot be read now."""
+    """The messages of a thread or channel cannot be read now."""
 
     code = "context"
 
@@ -87,12 +86,12 @@ _LASTING = ("mcp_config", "secret")
 
 
 SaidIn: TypeAlias = Callable[[Mapping[str, Json]], Awaitable[Sequence[str]]]
-"""What was said in a place `{channel, thread, most, since}`, a line for each message, the newest last; or the notes
-of a place `{channel, memory}` (`engine.run.memory`). Raises `SaysoError` where it may be read at another time."""
+"""Returns the messages of a place `{channel, thread, most, since}`, a line for each, the newest last; or the notes of a
+place `{channel, memory}` (`engine.run.memory`). Raises `SaysoError` if it may be readable at another time."""
 
 
 async def nothing_said(place: Mapping[str, Json]) -> Sequence[str]:
-    """Where nothing can be read."""
+    """Return no messages."""
     return ()
 
 
@@ -105,7 +104,7 @@ Approved: TypeAlias = Callable[[str], Awaitable[Sequence[Json]]]
 
 
 async def nothing_approved(server: str) -> Sequence[Json]:
-    """Where none are kept."""
+    """Return no approved descriptions."""
     return ()
 
 
@@ -126,7 +125,7 @@ def _as_approved(tool: Tool, known: Sequence[Json]) -> Tool:
 
 
 async def no_mcp(server: str, names: Sequence[str]) -> Sequence[Tool]:
-    """Where no servers of tools are configured."""
+    """Raise: no MCP servers are configured."""
     text = f"no MCP server is configured here, so {server} cannot be asked for its tools"
     raise McpUnavailable(text, lasting=True)
 
@@ -320,7 +319,7 @@ class TurnRunner:
         return _Made(request, opened)
 
     async def _said(self, messages: Sequence[Message]) -> dict[str, str]:
-        """What was said in the places that these messages name and that were not read yet."""
+        """Return the messages of the places in these messages that were not read yet."""
         named = [block for message in messages for block in files_in(message.content) if not kept(block)]
         places = [block["place"] for block in named if "place" in block]
         try:
@@ -381,7 +380,7 @@ MOST_SAID = 60_000
 
 
 def said_text(place: Mapping[str, Json], lines: Sequence[str]) -> str:
-    """What was said in a place, as one block of data."""
+    """Return the messages of a place, as one block of data."""
     room, newest = MOST_SAID, list[str]()
     for line in reversed(lines):
         room -= len(line) + 1

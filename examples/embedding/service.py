@@ -35,7 +35,8 @@ nodes:
 """)
 
 User = Annotated[str, Header(alias="X-User")]
-"""Who asks is for the service to know: a real one takes it from its login, never from a header that anybody can set."""
+"""Requester, for the service to determine: a real one takes it from its login, never from a header that anybody can
+set."""
 
 
 class Pages:
@@ -45,7 +46,7 @@ class Pages:
         self.wall: dict[str, str] = {}
 
     async def ask(self, state: State, asked: Asked, key: str) -> dict[str, Json]:
-        """Where somebody finds the question. A service that tells people about it does so here."""
+        """Return the place of the question. A service that notifies people does so here."""
         return {"url": f"/sessions/{state.session_id}"}
 
     async def close(self, state: State, asked: Asked) -> None:

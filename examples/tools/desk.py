@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a help desk knows, so that `triage.yml` can be tried on any machine. Standard library only.
+"""Answers of a help desk, so that `triage.yml` can be tried on any machine. Standard library only.
 
 desk.py search WORDS   (the answers that have one of these words)
 """

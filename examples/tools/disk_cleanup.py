@@ -64,7 +64,7 @@ def shown(name: str) -> str:
 
 
 def scan(args: argparse.Namespace) -> dict[str, Any]:
-    """What is below the directory, and the candidates, largest first."""
+    """Return the content of the directory, and the candidates, largest first."""
     root, now, least = checked(args.directory), time.time(), size_of(args.larger_than)
     total = files = unreadable = 0
     found = []
@@ -182,7 +182,7 @@ def changed(root: Path, path: Path, item: dict[str, Any]) -> str | None:
 
 
 def verify(args: argparse.Namespace) -> dict[str, Any]:
-    """What is left of the picked files, and how much the directory holds now."""
+    """Return what is left of the picked files, and the current size of the directory."""
     root = checked(args.directory)
     left = [item["path"] for item in json.load(sys.stdin)["files"] if os.path.lexists(root / item["path"])]
     total = 0

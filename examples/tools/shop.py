@@ -42,7 +42,7 @@ def shop() -> dict[str, dict[str, Any]]:
 
 
 def starved(service: dict[str, Any], name: str) -> bool:
-    """Whether it has fewer connections than it needs."""
+    """True if it has fewer connections than it needs."""
     return name == "checkout" and service["settings"]["pool_size"] < NEEDED
 
 
@@ -83,7 +83,7 @@ def logs(args: argparse.Namespace) -> None:
 
 
 def deploys(args: argparse.Namespace) -> None:
-    """Which version runs since when, and with which settings."""
+    """Print the running version, its age, and its settings."""
     service = shop()[args.service]
     version, pool = BEFORE[args.service]
     print(

@@ -14,7 +14,7 @@ from bot.workspace.state import Json
 
 
 class Method(NamedTuple):
-    """What a method does, and the scope that it needs; empty where that depends on the conversation, or is none."""
+    """A method, and its scope; empty if that depends on the conversation, or none is needed."""
 
     answer: Callable[[Call], Json]
     scope: str = ""

@@ -159,7 +159,7 @@ class Call:
         raise SlackError("channel_not_found", f"no conversation {key!r}")
 
     def is_member(self, channel: Channel) -> bool:
-        """Whether the app is in this conversation."""
+        """True if the app is in this conversation."""
         return self.core.state.bot_user_id in channel.members
 
     def must_be_member(self, channel: Channel) -> None:

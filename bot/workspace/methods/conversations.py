@@ -115,7 +115,7 @@ def replies(call: Call) -> Json:
 
 
 def _is_between(call: Call, message: Json) -> bool:
-    """Whether the message lies between `oldest` and `latest`; the limits themselves only if `inclusive`."""
+    """True if the message lies between `oldest` and `latest`; the limits themselves only if `inclusive`."""
     at, oldest, latest = micros(message["ts"]), call.moment("oldest", OLD), call.moment("latest", NEW)
     return oldest <= at <= latest if call.flag("inclusive") else oldest < at < latest
 
@@ -193,8 +193,8 @@ def user_object(call: Call, user: User) -> Json:
 
 
 def _profile(call: Call, user: User) -> Json:
-    """What people say of themselves; the e-mail address only with `users:read.email`. Nobody chose a display name,
-    so clients (the page too) show the real one."""
+    """Return a person's profile; the e-mail address only with `users:read.email`. Display names are empty, so clients
+    (the page too) show the real one."""
     profile: Json = {
         "title": user.title,
         "real_name": user.real_name,
