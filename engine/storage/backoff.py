@@ -28,7 +28,7 @@ T = TypeVar("T")
 FIRST_SECONDS = 0.05
 MOST_SECONDS = 5.0
 TOLD_SECONDS = 1.0
-"""What waits longer than that says so."""
+"""Seconds after which a wait is logged."""
 
 
 def delays(most: float = MOST_SECONDS) -> Iterator[float]:
@@ -57,7 +57,7 @@ def is_away(error: BaseException | None) -> bool:
 
 
 def is_busy(error: BaseException) -> bool:
-    """Whether another program holds the database. Of what opening it may raise, only this passes."""
+    """True if another program holds the database, the only temporary error of opening it."""
     return isinstance(error, StorageBusy)
 
 
@@ -70,7 +70,7 @@ class Patience:
         self._delays, self._since, self._told = delays(), 0.0, False
 
     def __call__(self, asked: int) -> bool:
-        """Whether to try once more; `asked` is 0 for a lock that is waited for from now on."""
+        """True to try once more; `asked` is 0 for a lock that is waited for from now on."""
         now = time.monotonic()
         if asked == 0:
             self._delays, self._since = delays(), now

@@ -108,7 +108,7 @@ class Blobs:
 
     @contextmanager
     def _translated(self, doing: str, session_id: str = "", digest: str = "") -> Iterator[None]:
-        """What the library raises, in our words."""
+        """Translate the library's errors into ours."""
         from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
 
         try:

@@ -24,7 +24,7 @@ from engine.storage.database import UNREADABLE, Database, SqlValue, T, WriteWatc
 from engine.storage.errors import DatabaseRefused, DiskFailed, NotWritable, NoWriteAheadLog
 
 BUSY_MILLISECONDS = 5_000
-"""How long a write waits for another process's write."""
+"""Milliseconds for which a write waits for another process's write."""
 CHECKPOINT_PAGES = 400
 """Size of the WAL (pages of 4 KiB) from which it is folded back into the file."""
 GIVE_BACK = "PRAGMA incremental_vacuum(64)"

@@ -65,7 +65,7 @@ class _Copy:
     def __init__(self, source: Store, target: Store) -> None:
         self._source, self._target = source, target
         self._chains: dict[bytes, bytes] = {}
-        """Where the chain of a head or a snapshot stands in the copy, by where it stands in the source."""
+        """Chain of a head or a snapshot in the copy, by that in the source."""
 
     def all(self) -> int:
         """Copy all tables; how many sessions came."""
@@ -176,13 +176,13 @@ def _read(store: Store, table: Copied, row: tuple[Any, ...]) -> Any:
 
 
 def _told(store: Store, table: Copied, row: tuple[Any, ...]) -> Any:
-    """What a row says under whatever keys."""
+    """Return a row's content, independent of keys."""
     record = _read(store, table, row)
     return record.but(chain=b"") if record is not None and "chain" in table.columns else record
 
 
 def _state_of(store: Store, head: Head) -> object:
-    """What a session says; the kind of damage where it does not verify."""
+    """Return a session's content, or the kind of damage if it does not verify."""
     try:
         return store.sessions.head(head.session_id), list(store.sessions.journal(head.session_id))
     except (Corrupt, Erased) as error:

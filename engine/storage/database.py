@@ -41,7 +41,7 @@ class WriteWatch:
         return self.suspended
 
     def findings(self) -> str | None:
-        """What is wrong with what is stored; None for nothing."""
+        """Return the fault of the stored data, or None."""
         return None
 
     def release(self) -> None:
@@ -55,20 +55,20 @@ class Database(ABC):
     """A connection. Not for two threads at once."""
 
     refused: ClassVar[tuple[type[Exception], ...]]
-    """What a statement raises that concerns only the row that it writes."""
+    """Errors of a statement that concern only the row that it writes."""
     unreadable: ClassVar[tuple[type[Exception], ...]]
-    """What a read raises for a row that was damaged."""
+    """Errors of reading a damaged row."""
     for_update: ClassVar[str] = ""
-    """What a SELECT ends on whose row is going to be changed: others that do the same wait."""
+    """Suffix of a SELECT whose row is going to be changed: others that do the same wait."""
 
     laned: ClassVar[bool] = False
-    """Whether several processes may serve it: it has lanes, see `engine.storage.lanes`."""
+    """True if several processes may serve it: it has lanes, see `engine.storage.lanes`."""
 
     watch: WriteWatch
-    """Whether it is as new as it should be."""
+    """Check that it is as new as it should be."""
 
     transactions = 0
-    """How many write transactions there were: what was read for one of them says nothing about the next."""
+    """Number of write transactions so far: reads for one of them do not apply to the next."""
 
     broken: str | None = None
     """Why no work is done any more: everything raises `StorageBroken` with it."""
@@ -94,7 +94,7 @@ class Database(ABC):
 
     @abstractmethod
     def atomically(self, work: Callable[[], T], *, suspended: bool = False) -> T:
-        """What `work` gives in a write transaction; where that lost against another one, in a new one."""
+        """Return the result of `work` in a write transaction, repeated in a new one if it lost against another."""
 
     @abstractmethod
     def one(self, sql: str, values: Sequence[SqlValue] = ()) -> tuple[Any, ...] | None:
@@ -163,7 +163,7 @@ class Database(ABC):
 
     @contextmanager
     def thorough(self) -> Iterator[None]:
-        """What is overwritten or deleted meanwhile leaves nothing behind, as far as this backend can see to that."""
+        """Leave no traces of data overwritten or deleted meanwhile, as far as this backend can."""
         yield
 
     def give_back(self) -> bool:

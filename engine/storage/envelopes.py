@@ -31,7 +31,7 @@ def enclosed(wrapping: Wrapping, sealer: Sealer, data: bytes) -> bytes:
 
 
 def disclosed(wrapping: Wrapping, sealer: Sealer, data: bytes) -> bytes:
-    """What an encrypted file holds. Raises `SnapshotRefused` where it was changed, `KeyMissing`."""
+    """Return the content of an encrypted file. Raises `SnapshotRefused` if it was changed, `KeyMissing`."""
     found = []
     for key, body in _verified(sealer, data):
         try:

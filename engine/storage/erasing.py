@@ -85,7 +85,7 @@ def _erase_session(store: Store, session_id: str) -> None:
 
 
 def plain(store: Store) -> int:
-    """How many rows hold something that is not encrypted."""
+    """Return the number of rows with unencrypted content."""
     with store._db.read():
         found = [store._number(table.count_plain, *[ENCRYPTED] * len(table.secret)) for table in _WITH_BODIES]
         return sum(found) + store._number(_COUNT_TEXTS, ENCRYPTED) + store._number(_COUNT_EVENTS, ENCRYPTED)
@@ -113,7 +113,7 @@ def refuse_to_erase(store: Store, head: Head) -> None:
 
 
 def is_erased(store: Store, session_id: str) -> bool:
-    """Whether what the session held was erased."""
+    """True if the session's content was erased."""
     with store._db.read():
         row = store._db.one(_KEY, (session_id,))
     record = None if row is None else DATA_KEYS.verified(store._sealer, row)

@@ -1,4 +1,4 @@
-"""What a store cannot do, one class for each: its docstring is the sentence that people read, with the facts in braces."""
+"""Errors of a store, one class for each: its docstring is the sentence that people read, with the facts in braces."""
 
 from __future__ import annotations
 

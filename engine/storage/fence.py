@@ -20,7 +20,7 @@ from engine.language.errors import FenceLost, StorageBroken, StorageError
 
 _ASK_AGAIN_SECONDS = 0.1
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Where there is no such clock (macOS), the other one goes on while the machine sleeps."""
+"""Without such a clock (macOS), the other one keeps running while the machine sleeps."""
 
 
 def boottime() -> float:
@@ -29,13 +29,13 @@ def boottime() -> float:
 
 
 class Fence(Protocol):
-    """What a store knows of the lease of this process. It asks nobody, from whatever thread."""
+    """Lease of this process as the store knows it, without I/O, for any thread."""
 
     def generation(self) -> int:
-        """What work remembers when it begins: another one after each gap between signs of life."""
+        """Return the generation that work remembers when it begins; it changes after each gap between signs of life."""
 
     def holds(self, generation: int) -> bool:
-        """Whether work of that generation may have effects now."""
+        """True if work of that generation may have effects now."""
 
 
 class Signs:

@@ -17,7 +17,7 @@ FLOWS_HELD = "flows"
 _PUT_FLOW = "INSERT INTO flows (digest, body) VALUES (?, ?) ON CONFLICT (digest) DO NOTHING"
 _FLOW = "SELECT body FROM flows WHERE digest = ?"
 TEXTS, TEXT_ABOUT = kind_of("flows"), b"flow"
-"""Whose data key texts are under, and what they are bound to, with their digest."""
+"""Scope of the texts' data key, and the context that they are bound to, with their digest."""
 _FORM = FORMS.where("digest = ? AND form IS NOT NULL")
 
 
@@ -39,8 +39,8 @@ class FlowTable(Tables):
 
     @reads
     def form(self, digest: str, release: str) -> bytes | None:
-        """What this release made of the pinned flow, verified; None where it has not, or where it does not verify. Raises what
-        `text` raises: a text that was changed is never run, in no form."""
+        """Return this release's verified form of the pinned flow, or None if it has none that verifies. Raises the
+        errors of `text`: a text that was changed is never run, in any form."""
         self.text(digest)
         try:
             kept = self._get(FORMS, _FORM, digest)

@@ -88,7 +88,7 @@ class Freshness(WriteWatch):
             self._advanced(point)
 
     def _advanced(self, last: Point) -> bool:
-        """Whether the point that is stored was that one, so that the next one follows it."""
+        """True if the stored point was that one, so that the next one follows it."""
         self._next = self._points.sealed(last.counter + 1)
         return self._db.run(_ADVANCE, (*self._next, *last)) == 1
 
@@ -138,7 +138,7 @@ class Freshness(WriteWatch):
         self.suspended = self.findings()
 
     def findings(self) -> str | None:
-        """What is wrong with what is stored; None for nothing."""
+        """Return the fault of the stored data, or None."""
         # The anchor first: what others commit meanwhile makes the database newer, and never older.
         there, newest = self._anchor.open(), self._anchor.newest()
         with self._db.read():
@@ -196,7 +196,7 @@ class Points:
         return Point(counter, hashlib.blake2b(b"%d" % counter, key=self._key, digest_size=32).digest())
 
     def genuine(self, point: Point) -> bool:
-        """Whether a point carries its MAC."""
+        """True if a point carries its MAC."""
         right = type(point.counter) is int and type(point.mac) is bytes
         return right and hmac.compare_digest(point.mac, self.sealed(point.counter).mac)
 
@@ -231,7 +231,7 @@ class Anchor:
         return max(filter(self._points.genuine, slots), default=None)
 
     def moved_at(self) -> float:
-        """When it was written last, in seconds since 1970."""
+        """Return the time of the last write, in seconds since 1970."""
         assert self._file is not None
         return os.fstat(self._file).st_mtime
 
@@ -287,7 +287,7 @@ class Anchor:
 
 
 def anchor_of(database: Path) -> Path:
-    """Where the anchor of a database lies."""
+    """Return the path of a database's anchor."""
     return database.with_name(f"{database.name}.anchor")
 
 

@@ -41,7 +41,7 @@ QUIET_SECONDS = 15.0
 """After so long without a refusal the store is said to work again."""
 
 TOLD_SECONDS = 60.0
-"""How often it is logged that the store still refuses."""
+"""Seconds between log lines about a store that still refuses."""
 
 
 class _Job(Struct):
@@ -73,7 +73,7 @@ class _Trouble:
         self._last = self._told = 0.0
 
     def note(self, errors: list[BaseException]) -> None:
-        """What came of a call."""
+        """Note the result of a call."""
         error, now = next((one for one in errors if passes(one) and not is_away(one)), None), time.monotonic()
         if error is not None:
             self._refused(error, now)
@@ -205,7 +205,7 @@ class Writer:
         _tell(outcomes)
 
     def _together(self, kind: str, given: list[Any]) -> Sequence[Any]:
-        """What one transaction gives for each of these, or the error of each."""
+        """Return the results of one transaction for these, or the error of each."""
         try:
             return self.store.commit(given) if kind == "commit" else self._ingested(given)
         except Exception as error:

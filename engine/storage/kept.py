@@ -1,4 +1,4 @@
-"""What outlives its session and is read by others, such as notes of agents: statements and what they mean."""
+"""Rows that outlive their session and are read by others, such as notes of agents: statements and their meaning."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _IN = "SELECT n FROM kept WHERE kind = ? AND scope IN (SELECT value FROM json_ea
 
 
 class KeptTable(Tables):
-    """What is kept for others."""
+    """Rows kept for others."""
 
     def put(self, row: KeptRow) -> None:
         """Store it, inside a transaction. Raises `KeptMoved`."""
@@ -32,7 +32,8 @@ class KeptTable(Tables):
 
     @reads
     def rows(self, kind: str, scopes: Sequence[str] | None = None) -> list[KeptRow]:
-        """What is kept of a kind in these scopes, or in all, oldest first. Rows that do not verify are left out."""
+        """Return the kept rows of a kind in these scopes, or in all, oldest first. Rows that do not verify are left
+        out."""
         if scopes is None:
             return list(self._each(KEPT, _KEPT, self._db.all(_OF_KIND, (kind,))))
         ids = self._db.all(_IN, (kind, listed(scopes)))

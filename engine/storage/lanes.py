@@ -128,7 +128,7 @@ class LaneTable(Tables):
     owner = ""
     """The id of this process, once it is registered."""
     others: Set[str] = frozenset()
-    """Which of `send` and `chores` other processes had at the last look for lanes."""
+    """Lanes out of `send` and `chores` that other processes had at the last look."""
 
     # -- what arrives, inside the transaction that stores it
 

@@ -78,7 +78,7 @@ class Owners:
         return owner
 
     def alive(self, owner: str) -> bool:
-        """Whether somebody holds that owner's lock."""
+        """True if somebody holds that owner's lock."""
         if owner in self._held:
             return True
         return bool(_OWNER.fullmatch(owner)) and self._locked(self._path(owner))
@@ -96,7 +96,7 @@ class Owners:
                 os.pwrite(descriptor, (text or "").encode(), 0)
 
     def notes(self) -> list[str]:
-        """What living owners have noted."""
+        """Return the notes of living owners."""
         found = []
         for owner in self.living():
             with contextlib.suppress(OSError):
@@ -134,7 +134,7 @@ class Owners:
             raise StorageError(f"{self._directory} cannot be read: {error.strerror}.") from error
 
     def _locked(self, path: Path) -> bool:
-        """Whether another open file holds the lock. Unknown counts as held: a live session is never taken."""
+        """True if another open file holds the lock. Unknown counts as held: a live session is never taken."""
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError as error:
@@ -171,7 +171,7 @@ class MemoryOwners:
         return owner
 
     def alive(self, owner: str) -> bool:
-        """Whether that owner was not closed."""
+        """True if that owner was not closed."""
         return owner in self._living
 
     def living(self) -> list[str]:
@@ -183,7 +183,7 @@ class MemoryOwners:
         self._living.update(dict.fromkeys(self._held, text or ""))
 
     def notes(self) -> list[str]:
-        """What living owners have noted."""
+        """Return the notes of living owners."""
         return [f"{label_of(owner)}: {text}" for owner, text in sorted(self._living.items()) if text]
 
     def close(self) -> None:
@@ -197,7 +197,7 @@ class MemoryOwners:
 
 
 STOPPING_SECONDS = 30.0
-"""How long a start waits for a holder that is stopping: under systemd a restart may overlap with it."""
+"""Seconds for which a start waits for a holder that is stopping: under systemd a restart may overlap with it."""
 
 _SETTLE_SECONDS = 0.05
 """A holder writes who it is right after it took the lease; it is given that long before it is named."""
@@ -205,7 +205,7 @@ _SETTLE_SECONDS = 0.05
 _NOTE_BYTES = 2048
 
 BEAT_SECONDS = 10.0
-"""How often a server shows that it does its work."""
+"""Seconds between a server's signs of life."""
 
 
 class Holder(Struct, frozen=True):
@@ -271,7 +271,7 @@ class Serving(Protocol):
         """Give it back for now."""
 
     def retake(self) -> bool:
-        """Whether it is ours again after `release`, and no other process has it."""
+        """True if it is ours again after `release`, and no other process has it."""
 
     def close(self) -> None:
         """Give it back for good."""
@@ -327,7 +327,7 @@ class Lease:
         fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
     def retake(self) -> bool:
-        """Whether it is ours again after `release`, and no other process has it."""
+        """True if it is ours again after `release`, and no other process has it."""
         ours = locked(self._descriptor)
         if ours:
             self._write()
@@ -388,7 +388,8 @@ def note_of(database: Path) -> Path:
 
 
 def serving(database: Path, now: float) -> tuple[Holder, float] | None:
-    """Who serves a database, and for how many seconds nothing was heard of it; None where nobody does. Changes nothing."""
+    """Return the process that serves a database, and the seconds since its last sign of life; None if there is none.
+    Read-only."""
     path = database.with_name(f"{database.name}.serving")
     try:
         descriptor = os.open(path, os.O_RDONLY)
@@ -406,7 +407,7 @@ def serving(database: Path, now: float) -> tuple[Holder, float] | None:
 
 
 def read_holder(path: Path) -> Holder | None:
-    """Who wrote the file of a lease last; only the lock says whether they hold it."""
+    """Return the last writer of a lease's file; only the lock tells if they hold it."""
     try:
         return Holder(**decode(path.read_bytes()))
     except (OSError, NotJson, TypeError):

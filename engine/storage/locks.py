@@ -111,7 +111,7 @@ class LockTable(Tables):
 
 
 class SpendTable(Tables):
-    """What model calls cost."""
+    """Costs of model calls."""
 
     def put(self, put: PutSpend) -> None:
         """Set an amount aside, inside a transaction. Raises `DayBudgetSpent`."""
@@ -136,7 +136,7 @@ class SpendTable(Tables):
 
     @reads
     def on(self, day: str) -> int:
-        """What counts on that day, in billionths of a dollar."""
+        """Return the amount that counts on that day, in billionths of a dollar."""
         return self._number(_SPENT, day)
 
     @reads

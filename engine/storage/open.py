@@ -58,7 +58,7 @@ def open_store(
 
 
 def place_of(url: str) -> str:
-    """Which database a URL names, for people: without what is secret in it."""
+    """Return the database of a URL for people, without secrets."""
     if not url.startswith(POSTGRES):
         return url
     parts = urlsplit(url)
@@ -95,7 +95,7 @@ class MemoryStore(SqliteStore):
 
 
 class MemoryDatabase:
-    """What the stores of one database share: it is there as long as one of them is referred to."""
+    """Shared part of the stores of one database: it exists while one of them is referenced."""
 
     def __init__(self, key: bytes) -> None:
         self.path = Path(f"/{os.urandom(8).hex()}")

@@ -1,7 +1,7 @@
-"""How large values stand in rows: the events of a commit together, deflated with a dictionary of what events say.
+"""Packing of large values in rows: the events of a commit together, deflated with a dictionary of common content.
 
-A packed value begins with a byte that names how it was packed. The dictionary is part of the format: a byte of it changed, and no packed row can be read. Another
-one gets a mark of its own. Pure.
+A packed value begins with a byte that names its format. The dictionary is part of the format: with one byte changed, no
+packed row can be read. Another dictionary gets a mark of its own. Pure.
 """
 
 from __future__ import annotations

@@ -37,9 +37,9 @@ CREATE TABLE transactions (writer TEXT PRIMARY KEY, n BIGINT NOT NULL, at TIMEST
 _STAY = "SELECT set_config('search_path', quote_ident(current_schema()), true)"
 """Neither made nor dropped are tables of a schema behind ours."""
 _DROP_LEASES = "DROP VIEW IF EXISTS starts; DROP TABLE IF EXISTS boots, serving"
-"""What there was in place of lanes before."""
+"""Drops the predecessors of lanes."""
 _BEFORE = _HAS_TABLES.replace("'format'", "'schema_version'")
-"""Whether a build before 1.0 made tables."""
+"""Check for tables of a build before 1.0."""
 ALONE = "alone"
 """The role of a program that serves a database alone."""
 _VERSION = "SELECT version FROM format"
@@ -213,7 +213,7 @@ def _has_lanes(db: PostgresConnection) -> bool:
 
 
 def _version(db: PostgresConnection) -> int:
-    """How many steps the tables have taken; 0 where there are none."""
+    """Return the number of steps the tables have taken; 0 if there are none."""
     with db.read():
         there = db.one(_HAS_TABLES)
         row = db.one(_VERSION) if there and there[0] else None

@@ -111,7 +111,8 @@ def _asked(raw: psycopg.Connection[tuple[Any, ...]]) -> tuple[Any, ...]:
 
 
 def _parts(url: str) -> dict[str, Any] | None:
-    """What a database URL says; None where part of a password would be taken for a host or a name, and be shown."""
+    """Return the parts of a database URL, or None if part of a password would be taken for a host or a name, and be
+    shown."""
     try:
         known = conninfo_to_dict(url)
     except psycopg.Error:
@@ -132,6 +133,6 @@ def shown(url: str) -> str:
 
 
 def told(error: BaseException) -> str:
-    """What the driver or the server says, in one line."""
+    """Return the message of the driver or the server in one line."""
     text = " ".join(str(error).split())
     return text.rstrip(".") or type(error).__name__

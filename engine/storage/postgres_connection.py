@@ -43,11 +43,11 @@ logging.getLogger("psycopg").setLevel(logging.ERROR)  # what it warns of is rais
 T = TypeVar("T")
 
 UNSURE_SECONDS = 60.0
-"""How long a command asks for the outcome of a COMMIT whose answer was lost; whoever serves asks until it is known."""
+"""Seconds for which a command asks for the outcome of a COMMIT with a lost response; a server asks until it is known."""
 READ_AT_ONCE = 250
 """Rows that are read together."""
 ATTEMPTS = 20
-"""How often a transaction is carried out that loses against others."""
+"""Tries of a transaction that loses against others."""
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _SET = """SELECT set_config('lock_timeout', '5s', true),
@@ -121,7 +121,7 @@ class PostgresConnection(Database):
         self.url = url
         self.outage = Outage(shown(url))
         self.unsure_seconds = UNSURE_SECONDS
-        """How long the outcome of a COMMIT whose answer was lost is asked for."""
+        """Seconds for which the outcome of a COMMIT with a lost response is asked for."""
         self.broken: str | None = None
         """Why this process must end, once it must."""
         self._lock = threading.RLock()
@@ -134,7 +134,7 @@ class PostgresConnection(Database):
         self._posted: list[tuple[psycopg.Cursor[tuple[Any, ...]], int, Callable[[], Exception]]] = []
         self._tell = False
         self.writing = False
-        """Whether a write transaction is open."""
+        """True while a write transaction is open."""
         self.raw, self.schema, self.pooled = connect(url)
 
     def close(self) -> None:

@@ -75,5 +75,5 @@ def lock_number(name: str, schema: str) -> int:
 
 
 def prefix(schema: str) -> str:
-    """How the names of connections begin that carry leases in this schema: names are short, so a digest stands for it."""
+    """Return the name prefix of connections that carry leases in this schema: names are short, so it is a digest."""
     return f"sayso/{hashlib.blake2b(schema.encode(), digest_size=4).hexdigest()} "

@@ -30,11 +30,11 @@ _log = logging.getLogger("sayso.storage")
 
 BEAT_SECONDS = 1.0
 LISTEN_SECONDS = 1.0
-"""How often the thread that listens looks whether it should end, and how long it waits before it connects again."""
+"""Seconds between the listening thread's checks whether it should end, and before it reconnects."""
 BURST_SECONDS = 0.02
 """Notifications that come within this time are one look."""
 HEARD_SECONDS = 5.0
-"""How long a notification may take whose coming is tried."""
+"""Seconds for a test notification to arrive."""
 STILL_SECONDS, HUNG_SECONDS = 2.0, 30.0
 """After how long an event loop that does not move is told of, and gives no sign of life any more."""
 _BEAT = """WITH me AS (INSERT INTO workers AS own VALUES ($1, $2, statement_timestamp(), statement_timestamp(),
@@ -74,7 +74,7 @@ class Workers:
         self._call_soon: Callable[[Callable[[], None]], object] = lambda answer: answer()
         self._moved = threading.Event()
         self._moved.set()
-        """Whether the event loop has moved since it was last asked to."""
+        """True once the event loop has moved since it was last asked to."""
         self._asked = 0.0
         self._standing = False
 
@@ -201,8 +201,8 @@ class Workers:
     # -- who lives
 
     def alive(self, owner: str) -> bool:
-        """Whether that process lives. Inside a write transaction it cannot give a sign of life until that ends. Whoever was
-        cut off from the server until a moment ago takes nobody for dead."""
+        """True if that process is alive. Inside a write transaction it cannot give a sign of life until that ends. A
+        process that was just cut off from the server takes nobody for dead."""
         if owner == self._owner:
             return True
         with self._db.read():
@@ -228,7 +228,7 @@ class Workers:
         ]
 
     def note(self, text: str | None) -> None:
-        """What a process has trouble with stands in its log: it is this database that cannot take a note."""
+        """Do nothing: a process's troubles are in its log, as this database itself cannot take a note."""
 
     def notes(self) -> list[str]:
         """None: see `note`."""

@@ -44,7 +44,7 @@ def private_directory(path: Path) -> Path:
 
 
 def check_private(path: Path) -> bool:
-    """Whether the file exists; raises `StorageError` unless it is a regular file that only we can read."""
+    """True if the file exists; raises `StorageError` unless it is a regular file that only we can read."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:

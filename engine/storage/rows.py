@@ -45,7 +45,7 @@ from engine.storage.tables import (
 _log = logging.getLogger("sayso.storage")
 
 SWEPT_AT_ONCE = 200
-"""How many rows a transaction looks at that deletes or empties some."""
+"""Most rows that one deleting or emptying transaction examines."""
 GAP = "gap"
 """The mark that other processes wait for: when something may have been missed last."""
 _INBOX = INBOX.where("id = ?")
@@ -113,7 +113,7 @@ _PUT_MARK = MARKS.upsert("scope")
 
 
 class InboxTable(Tables):
-    """What came from outside, until it is consumed and for as long as its keys are needed."""
+    """Input from outside, until it is consumed and for as long as its keys are needed."""
 
     def __init__(self, db: Database, sealer: Sealer, lanes: LaneTable) -> None:
         super().__init__(db, sealer)
@@ -386,11 +386,11 @@ class OutboxTable(Tables):
 
 
 class MarkTable(Tables):
-    """How far catch-up reads have come, and notes of that kind."""
+    """Progress of catch-up reads, and similar notes."""
 
     @reads_once
     def ts(self, scope: str) -> str | None:
-        """How far a catch-up read has come in that thread or channel (a Slack ts)."""
+        """Return the progress of a catch-up read in that thread or channel (a Slack ts)."""
         try:
             found = self._get(MARKS, _MARK, scope)
         except Corrupt as error:
@@ -442,7 +442,7 @@ def replaced(row: OutboxRow, put: PutOutbox) -> OutboxRow:
 
 
 def _ts_order(ts: str) -> tuple[int, str, str]:
-    """What sorts Slack's timestamps as they came."""
+    """Return a sort key for Slack's timestamps."""
     whole, _, fraction = ts.partition(".")
     whole = whole.lstrip("0")
     return len(whole), whole, fraction

@@ -227,7 +227,7 @@ def take_steps(connection: apsw.Connection, steps: Sequence[str], taken: int = 0
 
 
 def version_of(connection: apsw.Connection) -> int:
-    """How many steps this file has taken."""
+    """Return the number of steps this file has taken."""
     return int(connection.pragma("user_version"))
 
 

@@ -49,14 +49,14 @@ class StoredHead(Record, frozen=True):
     mac: bytes = b""
 
     def head(self, quarantined: str | None) -> Head:
-        """What a store shows; a session that was set aside is owned by nobody."""
+        """Return the public head; a quarantined session has no owner."""
         shown = self.but(owner=None) if quarantined else self
         *columns, _origin, _chain, _mac = astuple(shown)
         return Head(*(*columns, quarantined))
 
 
 class Cipher(Protocol):
-    """What bodies are encrypted with: see `engine.storage.vault`."""
+    """Encryption of bodies: see `engine.storage.vault`."""
 
     def encrypted(self, scope: str, about: tuple[object, ...], body: bytes) -> bytes:
         """A body as a row holds it, under the data key of `scope`; it belongs to what is said `about` it alone."""
@@ -81,7 +81,7 @@ def sealed(sealer: Sealer, head: StoredHead) -> StoredHead:
 
 
 def genuine(sealer: Sealer, head: StoredHead) -> bool:
-    """Whether the head carries its MAC."""
+    """True if the head carries its MAC."""
     return sealer.genuine(b"session", astuple(head))
 
 
@@ -224,15 +224,15 @@ def check_chain(sealer: Sealer, head: StoredHead, records: Iterable[JournalRecor
 MINIMUM_KEY = 16
 """Bytes that a key needs at least."""
 ENCRYPTED = b"\x02"
-"""What a body begins with that is encrypted; JSON and what is packed begin otherwise."""
+"""First byte of an encrypted body; JSON and packed values begin otherwise."""
 BEGINS = b'{"encrypted":'
-"""What an encrypted file begins with."""
+"""Beginning of an encrypted file."""
 JOURNAL = b"journal"
 """The domain of journal rows, whose MAC covers the one of the row before."""
 _SEAL_BYTES = 24
-"""How long MACs of rows are."""
+"""Length of the MACs of rows."""
 TEXT_BYTES = 1_200
-"""How long a text may be that stands in a column. Two of them fit into an index on a server."""
+"""Most bytes of a text in a column. Two of them fit into an index on a server."""
 _SURELY_FITS = TEXT_BYTES // 4
 _encoded = msgpack.Encoder().encode
 
@@ -295,7 +295,7 @@ class Sealer:
                 "make one with `python -c 'import secrets; print(secrets.token_hex(32))'`."
             )
         self.cipher: Cipher | None = None
-        """What bodies are encrypted with; None where they are not."""
+        """Encryption of bodies; None if they are not encrypted."""
         self._key = key
         self._rows = hashlib.blake2b(key=self.mac(b"rows"), digest_size=_SEAL_BYTES)
 
@@ -313,7 +313,7 @@ class Sealer:
         return begun.digest()
 
     def genuine(self, domain: bytes, row: tuple[object, ...]) -> bool:
-        """Whether a row, whose last column is its MAC, carries the one that it should."""
+        """True if a row, whose last column is its MAC, carries the right one."""
         *columns, mac = row
         if type(mac) is not bytes:
             return False
@@ -337,5 +337,5 @@ class Sealer:
         return self.seal(JOURNAL, session_id, seq, previous, version, body)
 
     def origin(self, session_id: str, parent_id: str | None, parent_seq: int | None, parent: bytes) -> bytes:
-        """Where a session's chain begins. A fork's begins at its parent's journal MAC at `parent_seq`."""
+        """Return the beginning of a session's chain. A fork's begins at its parent's journal MAC at `parent_seq`."""
         return self.seal(b"origin", session_id, parent_id, parent_seq, parent)

@@ -67,7 +67,7 @@ from engine.storage.tables import (
 
 _REMEMBERED = 4_096
 _UNVERIFIED = "its head does not verify: it was changed outside this program"
-"""What lists say of a session that nobody has set aside yet, but should."""
+"""Text in lists for a session that should be quarantined and is not yet."""
 
 _HEAD = HEADS.where("session_id = ?")
 _HEAD_BY_N = HEADS.where("n = ?")
@@ -111,7 +111,7 @@ _DROP_QUARANTINE = "DELETE FROM quarantine WHERE session_id = ?"
 
 
 _SLICE_SECONDS = 0.004
-"""How long a transaction deletes: commits of others are not held up for longer."""
+"""Seconds that a deleting transaction may take: commits of others wait no longer."""
 _BEING_DELETED = "it is being deleted"
 """Why a session is set aside while its long journal is deleted in pieces."""
 
@@ -189,8 +189,8 @@ class SessionTable(Tables):
 
     @reads
     def head(self, session_id: str) -> Head | None:
-        """Where a session stands, or None. Raises `Corrupt` for a head that does not verify, unless the session is
-        quarantined: then the head is shown as it was found."""
+        """Return the head of a session, or None. Raises `Corrupt` for a head that does not verify, unless the session
+        is quarantined: then the head is shown as it was found."""
         reason = self._reason(session_id)
         if reason is None:
             record = self._find(session_id)

@@ -144,7 +144,7 @@ class Swept(NamedTuple):
     before: Callable[[Sweep], str]
     first: int | str = 0
     held: str | None = None
-    """What is held meanwhile: others might begin to need a row."""
+    """Lock held meanwhile, as others might begin to need a row."""
 
 
 _EVER = "9999"
@@ -162,7 +162,7 @@ _SWEPT = (
 Parts: TypeAlias = Sequence[tuple[Commit, bytes]]
 """Commits, each with its events packed."""
 PartResult: TypeAlias = CommitResult | Exception
-"""What became of one commit of a batch; an error concerns that one alone."""
+"""Result of one commit of a batch; an error concerns that one alone."""
 
 
 class AnyOwners(Protocol):
@@ -172,7 +172,7 @@ class AnyOwners(Protocol):
         """Become an owner that lives until this process ends or `close()`."""
 
     def alive(self, owner: str) -> bool:
-        """Whether that owner lives."""
+        """True if that owner is alive."""
 
     def living(self) -> list[str]:
         """The ids of all owners that live, sorted."""
@@ -181,7 +181,7 @@ class AnyOwners(Protocol):
         """Leave a note, for `notes`; None takes it back."""
 
     def notes(self) -> list[str]:
-        """What living owners have noted."""
+        """Return the notes of living owners."""
 
     def close(self) -> None:
         """Stop being any owner."""
@@ -195,9 +195,9 @@ class Store(Tables):
     file: Path | None = None
     """The database's file; None for one in memory or on a server."""
     dated = True
-    """Whether it is known how new the database has to be: one that was put back to an older state is suspended."""
+    """True if the required age of the database is known: one that was put back to an older state is suspended."""
     shared = False
-    """Whether several processes may serve this store at once: each takes lanes (`engine.storage.lanes`)."""
+    """True if several processes may serve this store at once: each takes lanes (`engine.storage.lanes`)."""
 
     def __init__(self, db: Database, sealer: Sealer, owners: AnyOwners, vault: Vault | None = None) -> None:
         """Made by those that open databases."""
@@ -399,8 +399,8 @@ class Store(Tables):
 
     @reads
     def agenda(self, lane: str) -> tuple[list[str], list[str], list[Timer]]:
-        """What there is to do for the sessions of a lane: those that run and are nobody's, those that are to get a lock, and the
-        timers of all, soonest first."""
+        """Return the work for the sessions of a lane: running ones without an owner, those that are to get a lock, and
+        the timers of all, soonest first."""
         orphans, granted, timers = [], [], list[Timer]()
         for session_id, status, owner in self._db.all(_OPEN_IN, (lane,)):
             if status == "running" and (owner is None or not self.alive(owner)):
@@ -412,7 +412,7 @@ class Store(Tables):
 
     @reads
     def counts(self) -> Counts:
-        """How much there is of what waits, unverified: for metrics, never for a decision."""
+        """Return the numbers of waiting items, unverified: for metrics, never for a decision."""
         inbox, outbox = self._db.one(_INBOX) or (0, None), self._db.one(_OUTBOX) or (0, None)
         return Counts(
             sessions=dict(self._db.all(_SESSIONS)),
@@ -459,7 +459,7 @@ class Store(Tables):
         return self.lanes.owner
 
     def alive(self, owner: str) -> bool:
-        """Whether that owner's process lives."""
+        """True if that owner's process is alive."""
         return self._owners.alive(owner)
 
     def generation(self) -> int:
@@ -510,7 +510,7 @@ class Store(Tables):
         return {}
 
     def members(self) -> list[Member]:
-        """Who has this store open, with their lanes."""
+        """Return the processes that have this store open, with their lanes."""
         return []
 
     def note_trouble(self, text: str | None) -> None:
@@ -518,7 +518,7 @@ class Store(Tables):
         self._owners.note(text)
 
     def troubles(self) -> list[str]:
-        """What living owners have noted, each with its label."""
+        """Return the notes of living owners, each with its label."""
         return self._owners.notes()
 
     # -- freshness and housekeeping
@@ -528,8 +528,8 @@ class Store(Tables):
         return self._sealer.mac(b"sign", purpose, body)
 
     def enclose(self, data: bytes) -> bytes:
-        """What leaves the store as a line of a file, without its end: encrypted where the store is. See
-        `engine.storage.envelopes`."""
+        """Return the form in which data leaves the store as a line of a file, without its end: encrypted if the store
+        is. See `engine.storage.envelopes`."""
         if self.vault is None:
             return data
         from engine.storage.envelopes import enclosed
@@ -537,8 +537,8 @@ class Store(Tables):
         return enclosed(self.vault.wrapping, self._sealer, data)
 
     def disclose(self, data: bytes) -> bytes:
-        """What a file holds that was written so, by this store or by one with the same keys. Raises `SnapshotRefused`,
-        `KeyMissing`."""
+        """Return the content of a file written so, by this store or by one with the same keys. Raises
+        `SnapshotRefused`, `KeyMissing`."""
         if not data.startswith(BEGINS):
             return data
         from engine.storage.envelopes import disclosed
@@ -556,7 +556,7 @@ class Store(Tables):
         return self._db.watch.findings()
 
     def changed(self) -> bool:
-        """Whether another connection or process has committed since the last call."""
+        """True if another connection or process has committed since the last call."""
         before, self._version = self._version, self._db.data_version()
         if self._version != before and self.vault is not None:
             self.vault.forget()
@@ -568,8 +568,8 @@ class Store(Tables):
 
 
 def vault_of(db: Database, name: str, sealer: Sealer, keys: Sequence[bytes] | None) -> Vault | None:
-    """What the bodies of this database are encrypted with; None where it has no encrypted ones and no keys are given. With
-    None for keys it can be verified, and not be read. Raises `KeyMissing`, and `StorePlain` for keys that come after rows."""
+    """Return the vault for this database's bodies; None if it has no encrypted ones and no keys are given. With None
+    for keys it can be verified but not read. Raises `KeyMissing`, and `StorePlain` for keys that come after rows."""
     with db.read():
         encrypted = db.one(_ANY_KEY) is not None
         written = db.one(_ANY_BODY)
@@ -587,7 +587,7 @@ def vault_of(db: Database, name: str, sealer: Sealer, keys: Sequence[bytes] | No
 
 
 def has_rows(db: Database) -> bool:
-    """Whether anything was written to this database yet."""
+    """True if anything was written to this database yet."""
     with db.read():
         row = db.one(_ANY_ROW)
     return bool(row and row[0])

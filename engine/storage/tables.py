@@ -1,10 +1,8 @@
 # ruff: noqa: S608 - the names of records and their fields are ours
-"""What a record is in SQL: the columns of its table, the MAC over them, the transactions in which it is read
-and written.
+"""Records in SQL: the columns of a table, the MAC over them, the transactions in which they are read and written.
 
-Statements are put together here from the names of records and their fields, and nowhere else from anything.
-Lists first ask for row numbers and then read by them: a row whose text was damaged cannot take the others of its list with
-it. Nothing is parsed before it was verified.
+Statements are built here from the names of records and their fields only. Lists first ask for row numbers and then read
+by them: a row with damaged text cannot take the others of its list with it. Nothing is parsed before it was verified.
 """
 
 from __future__ import annotations
@@ -139,7 +137,7 @@ class Table(Generic[R]):
 
 
 def kind_of(table: str) -> str:
-    """Whose data key it is that rows of no session have."""
+    """Return the scope of the data key for rows without a session."""
     return f"rows of {table}"
 
 
@@ -167,9 +165,9 @@ class Copied(NamedTuple):
     name: str
     columns: tuple[str, ...]
     table: Table[Any] | None
-    """What its rows are records of; None where a copy makes them otherwise."""
+    """Record of its rows; None if a copy builds them otherwise."""
     counted: bool
-    """Whether the first column is a number that the database gives out."""
+    """True if the first column is a number assigned by the database."""
 
     @property
     def read(self) -> str:

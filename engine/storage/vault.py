@@ -37,7 +37,7 @@ _encoded = msgpack.Encoder().encode
 
 
 def id_of(key: bytes) -> str:
-    """What a key is called in messages and rows; nothing of the key follows from it."""
+    """Return the name of a key in messages and rows, which reveals nothing about the key."""
     return hashlib.blake2b(key, digest_size=4, person=b"sayso key id").hexdigest()
 
 
@@ -88,7 +88,7 @@ class Vault:
         self.owned: Container[str] = ()
         """Sessions that this process owns: nobody else erases those."""
         self.alone = False
-        """Whether nobody else can have the store: a copy is being written."""
+        """True if nobody else can have the store: a copy is being written."""
         self._ciphers: dict[str, AESGCM] = {}
         self._made: set[str] = set()
         """Data keys made in the transaction `_made_in`: it, or a part of it, may still be undone."""
@@ -124,7 +124,7 @@ class Vault:
                 yield found
 
     def in_use(self) -> dict[str, int]:
-        """How many data keys each key wraps, by its id."""
+        """Return the number of data keys that each key wraps, by its id."""
         with self._db.read():
             return {key_id: count for key_id, count in self._db.all(_COUNT_KEYS) if key_id != ERASED}
 
@@ -183,10 +183,10 @@ class Vault:
 
 
 def _associated(scope: str, about: tuple[object, ...]) -> bytes:
-    """What a body is bound to."""
+    """Return the context that a body is bound to."""
     return _encoded((b"body", scope, *about))
 
 
 def _wrapping(scope: str) -> bytes:
-    """What a wrapped data key is bound to."""
+    """Return the context that a wrapped data key is bound to."""
     return _encoded((b"data key", scope))

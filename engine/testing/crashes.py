@@ -16,7 +16,7 @@ from engine.language.errors import Fenced
 from engine.storage.store import PartResult, Store
 
 Crash: TypeAlias = Callable[[Sequence[Commit]], bool]
-"""Whether the process dies at the commits of this batch."""
+"""Returns True if the process dies at the commits of this batch."""
 
 _DEAD = "this process is dead"
 WRITES = {
@@ -28,7 +28,7 @@ WRITES = {
     "outbox": ("attempt", "finish", "give_notice"),
     "sessions": ("delete", "release"),
 }
-"""What changes the store beside `commit`, by its parts; what concerns several of them first."""
+"""Methods that change the store beside `commit`, by its parts; shared ones first."""
 
 
 def never(batch: Sequence[Commit]) -> bool:
@@ -63,7 +63,7 @@ class CrashingStore:
         self.commits: list[list[Event]] = []
         """The events of each commit."""
         self.batches = 0
-        """How many batches came, the last one included."""
+        """Number of batches so far, the last one included."""
         self._before, self._after, self._heard = before, after, heard
 
     @property
