@@ -21,7 +21,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from bot.gate.outputs import outputs_schema
-from bot.gate.rules import INPUTS, QUOTED, SCRIPTS, Decision, Rules, RulesFile, approval_flow
+from bot.gate.rules import INPUTS, NAME, QUOTED, SCRIPTS, Decision, Rules, RulesFile, approval_flow
 from bot.gate.tokens import Token
 from bot.intents.request_grants import allows, terms_of
 from bot.intents.session_rows import direct_row, note_to, root_row
@@ -33,6 +33,7 @@ from engine.decide.agents import wide_grants
 from engine.decide.agents.wide_grants import GRANT
 from engine.decide.commands import Abort
 from engine.decide.covered_nodes import digest
+from engine.decide.request_grants import acted_on
 from engine.flow import Flow
 from engine.flow.build import schema_of
 from engine.flow.load import load_flow
@@ -42,6 +43,7 @@ from engine.journal.records import Consumed, InboxItem, InboxRow, KeptRow
 from engine.journal.state import Grant, State
 from engine.language import timestamps
 from engine.language.codec import Json, canonical, decode, encode
+from engine.language.credentials import without_credentials
 from engine.language.errors import KeptMoved, SaysoError, StorageError
 from engine.run.dispatcher import RowHandler
 from prompt_state.question_row import thread_key
@@ -54,6 +56,8 @@ MOST_OPEN = 10
 """Open requests of a token."""
 RATE, RATE_SECONDS = 30, 60.0
 """New requests of a token within so many seconds."""
+PROPOSE_AFTER = 3
+"""In so many sessions of an agent people allow the same call before a rule is suggested."""
 _LOOK_SECONDS = 1.0
 PIN_SECONDS = 10 * 365 * 86400.0
 """How long the definition of a tool is kept."""
@@ -431,6 +435,8 @@ class Requests:
         ours = await self._keep(InboxItem(key, NOTED, payload, session_id=standing.session_id))
         if ours and standing.pin is not None:
             await self._pin(str(standing.pin["id"]), str(standing.pin["listing"]))
+        if ours:
+            await self._propose(str(standing.session_id), standing.outputs["tool"], standing.arguments)
         return ours
 
     async def _note_use(self, token: Token, wanted: Wanted, standing: Standing) -> None:
@@ -455,6 +461,27 @@ class Requests:
             return None
         first = await self._keep(InboxItem(f"gate:used:{row.key}", NOTED, encode({})))
         return list(data["by"]) if first else None
+
+    async def _propose(self, session_id: str, tool: str, arguments: Mapping[str, Json]) -> None:
+        """Suggest a rule, once, where people allowed the same call in several sessions of an agent."""
+        state = await self.notices.engine.verified_state(session_id)
+        about, thread = (state.inputs or {})["about"], str((state.thread or {})["key"])
+        when = {"agent": about["agent"], "tool": tool, "arguments": acted_on(tool, arguments)}
+        rule = encode({"when": when, "then": "allow"}).decode()
+        shows = len(rule) <= _WORDS and without_credentials(rule) == rule
+        if about.get("scripts") or {"*", "`"} & {*rule} or not shows:
+            return  # a rule of this text would allow more than these calls, or is not to be posted
+        same = f"gate:same:{_hash(rule)}"
+        for number in range(PROPOSE_AFTER):
+            key, known = f"{same}:{number}", await self.notices.stored(f"{same}:{number}")
+            if known is not None and decode(known.payload)["thread"] == thread:
+                return
+            if known is None:
+                await self._keep(InboxItem(key, NOTED, encode({"thread": thread})))
+                break
+        if number == PROPOSE_AFTER - 1:
+            text = f"💡 This was allowed in {PROPOSE_AFTER} sessions of *{escape(about['agent'])}*. To allow it without asking, put this into `{NAME}`:"
+            await self.notices.put(note_to(thread, f"{same}:told", f"{text}\n```{escape(f'- {rule}')}```"))
 
     async def _pinned(self, token: Token, wanted: Wanted) -> bool:
         """True if a tool is defined as it was when its definition was first seen, or last approved."""

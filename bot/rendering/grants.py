@@ -88,7 +88,7 @@ def what(grant: Grant) -> str:
 def _field(name: str, wanted: Mapping[str, Json]) -> str:
     value = wanted.get("like", wanted.get("is"))
     text = value if isinstance(value, str) else encode(value).decode()
-    return f"{name}: {one_line(shown(text), 120)}"
+    return f"{name}: {one_line(shown(without_credentials(text)), 120)}"
 
 
 def line(grant: Grant) -> str:

@@ -6,11 +6,13 @@ import asyncio
 import json
 import sqlite3
 from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bot.gate.rules import read_rules
 from tests.gate.conftest import RULES, Gate, gated
 from tests.support.acting import Workspace
 from tests.support.bot import words
@@ -175,7 +177,7 @@ async def test_a_flooding_agent_is_slowed_and_its_person_is_told_once(gate: Gate
 
 def allow_buttons(message: dict[str, Any]) -> list[str]:
     """The values of the buttons that allow a call."""
-    rows = (block["elements"] for block in message["blocks"] if block["type"] == "actions")
+    rows = (block["elements"] for block in message.get("blocks", ()) if block["type"] == "actions")
     return [one["value"] for row in rows for one in row if one["text"]["text"] == "Allow once"]
 
 
@@ -291,6 +293,66 @@ async def test_a_grant_is_bound_to_the_people_whom_the_rule_asks(gate: Gate) -> 
     assert (await gate.ask("npm test", "c3"))["state"] == "open"
     rules.write_text(RULES.replace("*delete*", "Bash"))
     assert (await gate.ask("npm test", "c4"))["state"] == "denied"
+
+
+async def test_a_rule_is_proposed_after_equal_approvals_of_three_sessions(gate: Gate) -> None:
+    """Posted once, as text that can be pasted and allows these calls; nothing is applied by itself."""
+
+    def messages() -> list[dict[str, Any]]:
+        roots = gate.workspace.messages("ops")
+        return [one for root in roots for one in gate.workspace.messages("ops", root["ts"])]
+
+    def said(text: str) -> list[str]:
+        return [message["text"] for message in messages() if text in message["text"]]
+
+    for number in (1, 1, 2, 3, 4):
+        asked = asyncio.create_task(
+            gate.ask(
+                "",
+                f"c{number}",
+                30,
+                session=f"s{number}",
+                arguments={"command": "npm test", "description": "x"},
+            )
+        )
+
+        def waits() -> Any:
+            return next((message for message in messages() if allow_buttons(message)), None)
+
+        message = await gate.workspace.wait_for(waits)
+        assert not said("put this into") or number == 4
+        await gate.workspace.press("ben", "ops", message["ts"], text="Allow once")
+        assert (await asked)["state"] == "allowed"
+    await gate.workspace.wait_for(lambda: said("put this into"))
+    await gate.workspace.settled()
+    (proposal,) = said("put this into")
+    rule = proposal.partition("```")[2].partition("```")[0].replace("&amp;", "&")
+    text = RULES.replace("rules:\n", f"rules:\n  {rule}\n")
+    rules = read_rules(text)
+    assert (
+        rules.decide("claude-code:laptop", "Bash", {"command": "npm test", "description": "y"}).kind
+        == "allow"
+    )
+    assert rules.decide("claude-code:laptop", "Bash", {"command": "npm test; x"}).kind == "ask"
+    assert (await gate.ask("npm test", "c9", session="s9"))["state"] == "open"
+
+
+async def test_a_request_that_waits_keeps_its_rule_when_the_file_is_edited(gate: Gate) -> None:
+    """It stays open and can be allowed; the next one is decided by the file as it is then. Each records which file that was."""
+    assert (await gate.ask("make deploy"))["state"] == "open"
+    (gate.folder / "gate.yml").write_text(RULES.replace("*delete*", "Bash"))
+    assert (await gate.ask("make deploy", "c2"))["state"] == "denied"
+    assert (await gate.ask("make deploy"))["state"] == "open"
+    thread = await gate.thread()
+    await thread.press("ben", await thread.says("wants to use"), "Allow once")
+    assert (await gate.ask("make deploy", wait=20))["state"] == "allowed"
+    with closing(sqlite3.connect(gate.bot.home / "sayso.db")) as store:
+        rows = store.execute(
+            "SELECT payload FROM inbox WHERE kind IN ('gate.noted', 'gate.request')"
+        ).fetchall()
+    kept = [json.loads(payload) for (payload,) in rows]
+    digests = {sha256(text.encode()).hexdigest() for text in (RULES, RULES.replace("*delete*", "Bash"))}
+    assert {one["rules"] for one in kept if "rules" in one} == digests
 
 
 async def test_a_question_is_asked_where_calls_are_denied(gate: Gate) -> None:
