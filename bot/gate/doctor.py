@@ -24,6 +24,13 @@ _SECONDS = 60
 """How much longer than the wait a hook may take."""
 
 
+MANAGED = (
+    Path("/etc/claude-code/managed-settings.json"),
+    Path("/Library/Application Support/ClaudeCode/managed-settings.json"),
+)
+_ASKS = ("PreToolUse", "PermissionRequest")
+
+
 class Finding(NamedTuple):
     """What was looked at; `good` is None for advice."""
 
@@ -46,19 +53,30 @@ def claude_settings(wait: float, *, interactive: bool) -> dict[str, Any]:
 
 def look(home: Path, rules: Path) -> Iterator[Finding]:
     """Look at the gate, the hook, the settings and the files, as this user."""
+    places = [home, rules]
     try:
         gate = Client.configured()
-        gate.post("flows")
+        places += map(Path, gate.post("flows").get("files", ()))
         yield Finding(True, f"The gate answers at {gate.url}, and knows the token.")
     except (NoGate, OSError) as error:
         yield Finding(False, f"The gate cannot be asked: {error}")
     yield _hook()
     yield from _claude()
     config = Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
-    yield _settings(config / "settings.json", Path(".claude/settings.json"))
-    mine = [
-        str(path) for path in (home, *home.glob("*.db"), rules) if path.exists() and os.access(path, os.W_OK)
-    ]
+    managed = next((path for path in MANAGED if path.exists()), None)
+    settings = (
+        managed if managed and any(_hooks(managed, asks) for asks in _ASKS) else config / "settings.json"
+    )
+    yield _settings(settings, Path(".claude/settings.json"))
+    if os.access(settings if settings.exists() else settings.parent, os.W_OK):
+        yield Finding(
+            None,
+            f"This user can write {settings}: an agent that runs as this user can take its hook out. Managed settings "
+            f"({MANAGED[0]}), written by root, are a boundary.",
+        )
+    stores = [path for place in places if os.access(place, os.X_OK) for path in place.glob("*.db")]
+    folders = [place.parent for place in places if place.suffix == ".yml" and os.access(place, os.F_OK)]
+    mine = [str(path) for path in dict.fromkeys([*places, *folders, *stores]) if os.access(path, os.W_OK)]
     if mine:
         yield Finding(
             None,
@@ -66,7 +84,7 @@ def look(home: Path, rules: Path) -> Iterator[Finding]:
             "Give the agent a user of its own.",
         )
     else:
-        yield Finding(True, "This user cannot write the store or gate.yml of this folder.")
+        yield Finding(True, "This user can write neither the store nor gate.yml.")
 
 
 def _hook() -> Finding:
@@ -92,7 +110,8 @@ def _hook() -> Finding:
         return Finding(False, f"The hook gave no decision (exit {done.returncode}): {done.stderr.strip()}")
     if decision != "deny":
         return Finding(False, f"The hook said {decision} to a call that only tries it.")
-    return Finding(best <= MOST_MS, f"The hook decides; from its start to its end it took {best:.0f} ms.")
+    quick = True if best <= MOST_MS else None
+    return Finding(quick, f"The hook decides; from its start to its end it took {best:.0f} ms.")
 
 
 def _claude() -> Iterator[Finding]:
@@ -112,9 +131,9 @@ def _claude() -> Iterator[Finding]:
 
 def _settings(user: Path, project: Path) -> Finding:
     """Settings of a project are not loaded where a session is resumed from another folder: they do not count."""
-    hooks = [hook for asks in ("PreToolUse", "PermissionRequest") for hook in _hooks(user, asks)]
+    hooks = [hook for asks in _ASKS for hook in _hooks(user, asks)]
     if not hooks:
-        only = any(_hooks(project, asks) for asks in ("PreToolUse", "PermissionRequest"))
+        only = any(_hooks(project, asks) for asks in _ASKS)
         where = f"Only {project} asks the gate, which is not loaded everywhere. " if only else ""
         return Finding(
             False, f"{where}{user} does not ask the gate: put in what `sayso gate settings` prints."

@@ -35,7 +35,7 @@ class Server:
         self._requests = requests
         self._stopping = stopping
         engine = requests.notices.engine
-        self._call, self._store = engine.writer.call, engine.store
+        self._call, self._store, self._home = engine.writer.call, engine.store, engine.executor.jobs.home
 
     async def post(self, request: web.Request) -> web.Response:
         """Take what an agent asks; what cannot be answered is an error, and no error is an allow."""
@@ -63,7 +63,8 @@ class Server:
         if do == "cancel":
             return await self._requests.cancel(token, str(data["request"]))
         if do == "flows":
-            return {"flows": self._requests.flows()}
+            files = [str(self._home.absolute()), str(self._requests.rules.path.absolute())]
+            return {"flows": self._requests.flows(), "files": files}
         seconds = min(float(data.pop("wait", 0.0)), MOST_SECONDS)
         wanted = msgspec.convert(data, Wanted)
         if wanted.tool == DOCTOR:

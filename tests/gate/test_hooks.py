@@ -287,7 +287,8 @@ async def test_doctor_tells_an_advice_from_a_boundary(hooks: Hooks) -> None:
     (config / "settings.json").write_text(printed)
     good = looked(SAYSO_HOME=str(hooks.gate.folder / "elsewhere"), SAYSO_FLOWS="/nowhere/flows")
     assert good.returncode == 0, good.stdout
-    assert "cannot write the store" in good.stdout
+    assert f"can write {hooks.gate.bot.home}" in good.stdout, "the gate says where its files are"
+    assert f"can write {config / 'settings.json'}: an agent" in good.stdout
     (config / "settings.json").write_text(printed.replace('"block"', '"allow"'))
     assert looked().returncode == 1
     assert "cannot be asked" in looked(SAYSO_GATE_URL="http://127.0.0.1:1").stdout
