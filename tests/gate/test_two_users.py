@@ -95,7 +95,7 @@ async def test_an_agent_with_a_user_of_its_own_can_ask_and_answer_nothing(apart:
         ["-c", f"import sqlite3; sqlite3.connect({store!r}).execute('CREATE TABLE mine (x)')"],
         ["-c", f"open({rules!r}, 'a')"],
         ["-c", f"import os; os.rename({rules!r}, {rules + '.mine'!r})"],
-        ["-c", f"import os; os.listdir({str(apart.bot.home)!r})"],
+        ["-c", f"open({store!r}, 'rb')"],
     )
     for words in tries:
         done = await as_agent(apart, *words)
