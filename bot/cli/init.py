@@ -57,11 +57,12 @@ def init_command(place: Place, folder: Path | None, source: str | None, *, list_
         )
     ]
     made += [_SCHEMA] if _write(folder / _SCHEMA, _schema, _FILE) else []
-    _tell(folder, sorted(made), sorted({*wanted, _SCHEMA} - {*made}))
+    dev = "sayso dev --gate" if source == "gate" else "sayso dev"
+    _tell(folder, sorted(made), sorted({*wanted, _SCHEMA} - {*made}), dev)
     return Exit.OK
 
 
-def _tell(folder: Path, made: list[str], kept: list[str]) -> None:
+def _tell(folder: Path, made: list[str], kept: list[str], dev: str) -> None:
     print(
         "\n".join(["Made:", *(f"  {folder / name}" for name in made)] if made else ["Nothing was missing."])
     )
@@ -72,7 +73,7 @@ def _tell(folder: Path, made: list[str], kept: list[str]) -> None:
         ignored.is_file() and ".env" in ignored.read_text("utf-8", "replace").split()
     ):
         print("Add `.env` and `.sayso/` to .gitignore: tokens and state are no part of a repository.")
-    steps = ["sayso validate", "sayso test", "sayso dev"]
+    steps = ["sayso validate", "sayso test", dev]
     if folder.resolve() != Path.cwd():
         steps.insert(0, f"cd {'-- ' if str(folder).startswith('-') else ''}{shlex.quote(str(folder))}")
     print("\n".join(["Next:", *(f"  {step}" for step in steps)]))

@@ -130,7 +130,7 @@ async def run_dev(
         )
         if gate:
             rules = settings.gate_file if settings.gate_file.exists() else STARTER / "gate.yml"
-            local = replace(local, gate=Address("127.0.0.1", 0), gate_rules=rules)
+            local = replace(local, gate=settings.gate or Address("127.0.0.1", 0), gate_rules=rules)
         served = Bot(local, flows=places)
         workspace.suggest(suggestions(served.library.refresh().values(), settings.home / "demo"))
         stop_on_signals(served, lease.stopping)
