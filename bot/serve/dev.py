@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 
 from bot.compose.listening import remember_port, wanted_ports
-from bot.config.library import EXAMPLES
+from bot.config.library import EXAMPLES, Library
 from bot.config.settings import Address, Settings, SettingsError, account
 from bot.gate.scripted import play
 from bot.pages import LOOPBACK
@@ -65,7 +65,9 @@ class Ready:
 
 
 @asynccontextmanager
-async def _control_room(settings: Settings, workspace: Workspace) -> AsyncIterator[str]:
+async def _control_room(
+    settings: Settings, workspace: Workspace, places: Sequence[Path]
+) -> AsyncIterator[str]:
     """The control room over the workspace's database meanwhile; its address, with the token."""
     from bot.web.access import Access  # what reads flows for it is loaded while the bot starts
     from bot.web.server import Room, running
@@ -74,6 +76,7 @@ async def _control_room(settings: Settings, workspace: Workspace) -> AsyncIterat
     with opened(settings) as store:
         room = Room(store, settings, access, LOOPBACK, write=True, link_to=partial(_thread_at, workspace))
         room.channels = partial(_channel_at, workspace)
+        room.library = Library(*places)
         async with running(room, "127.0.0.1", None) as url:
             yield access.address(url)
 
@@ -142,7 +145,7 @@ async def run_dev(
                 ana = next(user.id for user in workspace.core.state.users.values() if user.name == "ana")
                 asking.append(asyncio.create_task(play(served.requests, ana, home / "agent.step")))
 
-        async with _control_room(local, workspace) as room:
+        async with _control_room(local, workspace, places) as room:
             await served.run(ready)
     finally:
         for task in asking:

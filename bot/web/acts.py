@@ -7,25 +7,31 @@ Somebody of Slack acts by their id: the running bot, which alone can ask Slack, 
 
 from __future__ import annotations
 
+import asyncio
 import os
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import UnionType
 
 from bot.config.settings import Settings
 from bot.inbound.decisions import WEB
+from bot.start.schedules import wanted_item
 from bot.terminal.follower import terminal_label
 from engine.decide.question import refuse_long
+from engine.flow import Flow, coerce_inputs
 from engine.journal.phases import ENDED
 from engine.journal.records import Head, InboxItem
 from engine.language.actors import Actor
-from engine.language.codec import Json, encode
+from engine.language.codec import Json, decode, encode
 from engine.language.errors import SaysoError, SessionEnded, SessionError, SessionQuarantined, UnknownSession
 from engine.run import remote_commands
 from engine.run.session import RequestRefused, receipt_of
 from engine.run.stored import utc_now
 from engine.storage.group_commit import Writer
+from prompt_state.question_row import thread_key
 
+_LOOK_SECONDS = 0.05
 REPLY_SECONDS = 10.0
 """The time for which the page waits until a living process has taken a request; it is kept in any case."""
 _NO_ID = "Your login does not say who you are in Slack, so you can only look. Log in with Slack to change something."
@@ -70,6 +76,46 @@ class Acts:
         there = partial(self._served, head)
         receipt = await receipt_of(self._writer, item.key, seconds=REPLY_SECONDS, served=there)
         return {"outcome": receipt.outcome, "there": receipt.there}
+
+    async def start(self, actor: Actor, flow: Flow, channel: str, inputs: dict[str, Json]) -> dict[str, Json]:
+        """Ask the bot to start a flow in a channel, and wait a moment for its session. Raises `RequestRefused`, `InvalidInputs`."""
+        if actor.kind != "local":
+            raise RequestRefused("not_allowed", f"Start it in Slack: @sayso {flow.name}")
+        if not channel:
+            raise RequestRefused("bad_request", "Please name a channel.")
+        coerce_inputs(flow, inputs)
+        key, user = f"start-flow:{os.urandom(8).hex()}", self._settings.local_user
+        why = f"started by {user} in the control room"
+        item = wanted_item(
+            key, flow.name, channel, inputs, why=why, icon="▶️", local=user, account=actor.account
+        )
+        await self._writer.ingest([item], utc_now())
+        deadline = time.monotonic() + REPLY_SECONDS
+        while time.monotonic() < deadline:
+            session_id, there = await self._writer.call(self._begun, key, flow.name)
+            if session_id or not there:
+                return {
+                    "outcome": "started" if session_id else "queued",
+                    "session": session_id,
+                    "there": there,
+                }
+            await asyncio.sleep(_LOOK_SECONDS)
+        return {"outcome": "queued", "session": None, "there": True}
+
+    def _begun(self, key: str, flow: str) -> tuple[str | None, bool]:
+        """The session that a request began, and whether a bot is there to begin it. Raises `RequestRefused`."""
+        store = self._writer.store
+        there = "bot" in store.serving()
+        asked, rooted = (store.inbox.row(each) for each in (key, f"rooted:{key}"))
+        for row in (asked, rooted):
+            if row is not None and row.outcome == "refused":
+                raise RequestRefused.of(row, "The bot refused to start it.")
+        if rooted is None or rooted.outcome != "started":
+            return None, there
+        data = decode(rooted.payload)
+        thread = thread_key(data["team"], data["posted"]["channel"], data["posted"]["ts"])
+        begun = [head for head in store.sessions.heads(thread_key=thread) if head.flow_name == flow]
+        return (begun[0].session_id if begun else None), there
 
     async def letter(self, actor: Actor, key: str, *, again: bool) -> dict[str, Json]:
         """Hand a dead letter to the bot again, or drop it. Raises `RequestRefused` for whoever is no admin."""

@@ -236,6 +236,15 @@ def _marks(root: Entry, state: State) -> list[Json]:
     return told
 
 
+def typed(value: Json, field: Mapping[str, Json]) -> Json:
+    """A value as somebody types it into a field of a form."""
+    if field["type"] != "string" or isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return ", ".join(value)
+    return encode(value).decode()
+
+
 def preview(value: Json) -> str:
     """A value on one line."""
     return one_line(value if isinstance(value, str) else encode(value).decode(), _PREVIEW)

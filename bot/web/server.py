@@ -19,18 +19,23 @@ from typing import Any
 from aiohttp import web
 
 from bot.compose.listening import Listener, remember_port, wanted_ports
+from bot.config.library import Library
 from bot.config.settings import Settings
 from bot.pages import HEADERS, is_foreign, page_file
+from bot.start.form import fields_of
 from bot.terminal.console import Place, UsageError
 from bot.web import documents, overview
 from bot.web.access import CHANGES, NO_LOGIN, Access, Login
 from bot.web.acts import Acts
 from bot.web.html import link, rendered
 from bot.web.index import Index, Wanted
+from engine.journal.fold import derive_state
 from engine.language import timestamps
 from engine.language.actors import Actor
 from engine.language.codec import Json, read
 from engine.language.errors import Corrupt, NotJson, SaysoError, StorageError, UnknownSession
+from engine.nodes.runtime.folder import session_folder
+from engine.run.export import signed_file
 from engine.run.stored import utc_now
 from engine.run.supervision import supervised
 from engine.storage.group_commit import Writer
@@ -80,6 +85,8 @@ class Room:
         self._command, self._link_to = Place(home=str(settings.home)).command, link_to
         self.scheme = "http"
         self.port_file = settings.home / "web.port"
+        self.library = Library(settings.flows)
+        """The flows that can be started from here."""
         self.channels: Callable[[str], str] = str
         """The name of a channel by its id, as far as it is known here."""
         self._hosts, self._write, self._settings = hosts, write, settings
@@ -130,6 +137,7 @@ class Room:
             "/spend": ("spend", self._spend),
             "/queues": ("queues", lambda request: overview.queues(self._store)),
             "/compare": ("compare", self._compare),
+            "/start": ("start", self._start),
         }
         return [
             web.post("/api/login", self._login),
@@ -137,6 +145,8 @@ class Room:
             web.get("/api/live", self._live),
             web.post("/api/act", self._changing(self._act)),
             web.post("/api/letter", self._changing(self._letter)),
+            web.post("/api/start", self._changing(self._begin)),
+            web.get("/sessions/{id}/export", self._export),
             *(web.get(path, self._reading(view, work)) for path, (view, work) in views.items()),
             web.get("/page/{name}", _static),
         ]
@@ -311,6 +321,59 @@ class Room:
         """A session by its id, or by a beginning that only it has."""
         found = self._index.matching(text)
         return found[0] if text and len(found) == 1 else text
+
+    def _start(self, request: web.Request) -> dict[str, Json]:
+        """The flows that can be started, and the form of one, filled in as another session was."""
+        flows, name, like = (
+            self.library.refresh(),
+            request.query.get("flow", ""),
+            request.query.get("like", ""),
+        )
+        told: dict[str, Json] = {
+            "flows": sorted(flows),
+            "flow": name,
+            "like": like,
+            "fields": [],
+            "channel": "",
+        }
+        told["channels"] = [[each, self.channels(each)] for each in self._index.facets()["channels"]]
+        if request[LOGIN].actor.kind != "local" or not self._write:
+            return {
+                **told,
+                "closed": "Start flows in Slack. This page starts them for the local user, with --write.",
+            }
+        given: Mapping[str, Json] = {}
+        if like:
+            state = derive_state(self._pasts.of(like).events)
+            given, told["channel"] = (
+                state.inputs or state.given,
+                str((state.thread or {}).get("channel") or ""),
+            )
+        if name in flows:
+            fields = [dict(field) for field in fields_of(flows[name])]
+            for field in fields:
+                if field["name"] in given:
+                    field["default"] = documents.typed(given[field["name"]], field)
+            told |= {"fields": fields, "about": flows[name].description}
+        return {**told, "closed": None}
+
+    async def _begin(self, actor: Actor, body: dict[str, Json]) -> dict[str, Json]:
+        flow = self.library.refresh().get(str(body.get("flow")))
+        if flow is None:
+            raise SaysoError(f"There is no flow {body.get('flow')!r} here.")
+        values = body.get("values") or {}
+        return await self._acts.start(actor, flow, str(body.get("channel") or ""), dict(values))
+
+    async def _export(self, request: web.Request) -> web.Response:
+        """A session as one portable, signed file, as `sayso sessions export` writes it."""
+        past = await self._writer.call(self._past, request)
+        session_id = past.head.session_id
+        body = await self._writer.call(self._store.flows.text, past.head.flow_digest)
+        folder = session_folder(self._settings.home, session_id)
+        file = await signed_file(self._writer, list(past.events), body, folder)
+        data = await self._writer.call(self._store.enclose, file)
+        named = {"Content-Disposition": f'attachment; filename="{session_id}.json"'}
+        return web.Response(body=data, content_type="application/json", headers=named)
 
     def _spend(self, request: web.Request) -> dict[str, Json]:
         days = min(366, max(1, _number(request, "days", 30)))

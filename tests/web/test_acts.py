@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from bot.cli.app import run
+from bot.terminal.console import Exit
 from bot.terminal.follower import terminal_label
 from engine.decide import policy
 from engine.decide.past import next_try
@@ -15,6 +17,7 @@ from engine.decide.policy import Verdict
 from engine.flow.load import load_flow
 from engine.journal.records import DEAD, Consumed, InboxItem
 from engine.language.actors import Actor
+from engine.language.codec import decode
 from tests.support import roomful
 from tests.web.acting import Slack, served
 from tests.web.conftest import Json, Visitor, visited
@@ -185,6 +188,49 @@ async def test_a_session_of_a_terminal_is_changed_from_there_alone(home: Path) -
         _, told = await visitor.post("act", {"session": session_id, "do": "abort"})
         assert (told["error"], visitor.store.inbox.rows()) == ("not_allowed", [])
         assert "sayso" in told["message"]
+
+
+async def test_a_run_is_started_from_the_page(home: Path) -> None:
+    """The form has the inputs of another run; what is sent is a request for the bot, as `sayso start-flow` makes it."""
+    (home / "flows").mkdir()
+    (home / "flows" / "restore-database.yml").write_text(roomful.RESTORE)
+    async with visited(home, write=True) as visitor:
+        await visitor.log_in()
+        await visitor.all_read()
+        like = (await visitor.get("sessions", flow="restore-database"))["sessions"][0]
+        told = await visitor.get("start", flow="restore-database", like=like["sessionId"])
+        assert told["flows"] == ["restore-database"]
+        assert [(field["name"], field["default"]) for field in told["fields"]] == [("reason", "disk full")]
+        assert told["channel"] == like["channel"]
+        wanted = {"flow": "restore-database", "channel": "#ops", "values": {"reason": "why not"}}
+        queued = {"outcome": "queued", "session": None, "there": False}
+        assert await visitor.post("start", wanted) == (200, queued)
+        [row] = visitor.store.inbox.rows()
+        data = decode(row.payload)
+        assert (data["flow"], data["place"], data["inputs"]) == (
+            "restore-database",
+            "#ops",
+            {"reason": "why not"},
+        )
+        for wrong in ({"flow": "nope"}, {"channel": ""}, {"values": {"reson": "x"}}):
+            assert (await visitor.post("start", {**wanted, **wrong}))[0] == 400
+        visitor.log_in_as(Actor(id="U0BEN", name="Ben"))
+        assert "Slack" in (await visitor.get("start"))["closed"]
+        assert (await visitor.post("start", wanted))[1]["error"] == "not_allowed"
+        assert len(visitor.store.inbox.rows()) == 1
+
+
+async def test_a_run_is_downloaded_as_a_signed_file(home: Path) -> None:
+    """What the page gives is the portable file of `sayso sessions export`, and verifies."""
+    async with visited(home) as visitor:
+        await visitor.log_in()
+        await visitor.all_read()
+        one = (await visitor.get("sessions", status="complete"))["sessions"][0]["sessionId"]
+        async with visitor.http.get(f"{visitor.url}/sessions/{one}/export") as answer:
+            assert answer.headers["Content-Disposition"] == f'attachment; filename="{one}.json"'
+            (home / "one.json").write_bytes(await answer.read())
+        assert await visitor.status("/sessions/session-nope/export") == 404
+    assert run(["--home", str(home), "verify", str(home / "one.json")]) == Exit.OK
 
 
 async def test_no_button_stands_where_nobody_could_press_it(home: Path) -> None:

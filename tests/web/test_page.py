@@ -339,6 +339,23 @@ async def test_what_cannot_be_taken_back_is_asked_twice(browser: Browser, home: 
         await expect(page.locator(".headline .pill")).to_have_text("■ cancelled")
 
 
+async def test_several_runs_are_cancelled_at_once(browser: Browser, home: Path) -> None:
+    """Those that are selected, after a second press; where some are over nothing is offered that they cannot take."""
+    async with visited(home, write=True) as visitor, shown(browser, visitor) as page:
+        waiting = page.locator(".pick[data-standing=waiting]")
+        await waiting.nth(0).check()
+        await waiting.nth(1).check()
+        await expect(page.locator(".picked-words")).to_have_text("2 selected")
+        await page.locator(".pick[data-standing=complete]").first.check()
+        await expect(page.get_by_role("button", name="Cancel")).to_have_count(0)
+        await page.locator(".pick[data-standing=complete]").first.uncheck()
+        await page.get_by_role("button", name="Cancel").click()
+        assert visitor.store.inbox.rows() == []
+        await page.get_by_role("button", name="Really cancel them?").click()
+        await expect(page.locator(".picked .note")).to_contain_text("2 of 2 done.")
+        assert len({row.session_id for row in visitor.store.inbox.rows()}) == 2
+
+
 async def test_a_long_list_grows_as_one_scrolls(browser: Browser, tmp_path: Path) -> None:
     """What is below is read when somebody gets there, and news leave them where they are."""
     await roomful.fill(tmp_path / "sayso.db", 60)

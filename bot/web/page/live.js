@@ -173,6 +173,7 @@ async function send(form, button) {
   const told = await post(form.dataset.to, saidBy(form, button));
   if (told.error) return say(told.message, "problem");
   if (form.dataset.then) return location.reload();
+  if (told.session) return location.assign(`/sessions/${told.session}`);
   return say(told.outcome === "applied" ? "Done." : told.there ? "It is kept, and carried out when the bot gets to it." : "No bot runs now. It is kept, and carried out when one does.");
 }
 
@@ -183,6 +184,37 @@ document.addEventListener("submit", (event) => {
   else if (submitter) send(form, submitter); // Enter in a field presses no button that decides
 });
 
+// -- several runs at once
+
+const picked = () => [...document.querySelectorAll(".pick:checked")];
+
+document.addEventListener("change", ({ target }) => {
+  if (!target.classList.contains("pick")) return;
+  const runs = picked();
+  const bar = find(".picked");
+  bar.hidden = !runs.length;
+  bar.querySelector(".picked-words").textContent = `${runs.length} selected`;
+  const over = ["failed", "rejected", "complete", "aborted"];
+  bar.querySelector("[data-all=retry]").hidden = !runs.every((run) => run.dataset.standing === "failed");
+  bar.querySelector("[data-all=abort]").hidden = runs.some((run) => over.includes(run.dataset.standing));
+});
+
+/** Ask for the same of all that are selected, one after the other; what was refused stays selected, with the reason. */
+async function askAll(button) {
+  if (!isMeant(button)) return;
+  const note = button.parentElement.querySelector(".note");
+  const runs = picked();
+  let [done, problem] = [0, ""];
+  for (const run of runs) {
+    const reason = button.dataset.all === "abort" ? { reason: "from the control room" } : {};
+    const told = await post("act", { session: run.value, do: button.dataset.all, ...reason });
+    if (told.error) problem = `${run.getAttribute("aria-label").replace("Select ", "")}: ${told.message}`;
+    else { done += 1; run.checked = false; }
+    note.textContent = `${done} of ${runs.length} done. ${problem}`;
+  }
+  find("#announcer").textContent = note.textContent;
+}
+
 // -- what is pressed, opened and walked through
 
 document.addEventListener("click", async ({ target }) => {
@@ -191,6 +223,7 @@ document.addEventListener("click", async ({ target }) => {
     find("#announcer").textContent = "Copied.";
     target.textContent = "copied";
   } else if ("play" in target.dataset) play(target);
+  else if (target.dataset.all) askAll(target);
   else if (target.dataset.value) send(target.form, target);
 });
 
