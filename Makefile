@@ -56,11 +56,13 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.run: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@echo "Installing sayso and what it needs into $(VENV), once; that takes about a minute."
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@echo "Installing sayso and what its tests need into $(VENV), once; that takes some minutes."
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	@touch $@ $(VENV)/.run
 
 $(VENV)/.release: $(VENV)/.dev

@@ -250,7 +250,7 @@ or, after `compinit`, into `~/.zshrc`; for fish put `SHELL=fish sayso --show-com
 
 
 def _commands(command: Command | Group, path: str) -> Iterator[str]:
-    text = Parser(path, command, columns=HELP_WIDTH).format_help().split("Exit codes:")[0].rstrip()
+    text = Parser(path, command, width=HELP_WIDTH).format_help().split("Exit codes:")[0].rstrip()
     yield f"## {path}\n\n```text\n{text}\n```"
     for name, child in command.commands.items() if isinstance(command, Group) else ():
         yield from _commands(child, f"{path} {name}")

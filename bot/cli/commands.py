@@ -28,7 +28,8 @@ from bot.cli.options import (
 TOP = (
     command(
         "dev = serve:dev_command",
-        "Try flows in a local Slack-shaped workspace: no Slack, no account, nothing leaves this machine.",
+        "Try flows in a local Slack-shaped workspace: no Slack, no account, nothing leaves this machine. A flow file is "
+        "checked and served when you save it.",
         FLOWS,
         option("--port", "The page's port. [8765, else a free one]", int, min=0, max=65535),
         option("--open/--no-open", "Open the page in a browser. [where a display is]", bool, name="open_it"),

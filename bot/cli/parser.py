@@ -4,7 +4,6 @@ table of commands for the group or the command that is called, and for no other 
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -12,7 +11,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from bot.cli.declare import Command, Group, Option
-from bot.terminal.console import Exit
+from bot.terminal.console import Exit, columns, wrapped
 
 _WIDEST = 110
 _LEFT = 32
@@ -53,9 +52,9 @@ class Parser(argparse.ArgumentParser):
     on it."""
 
     def __init__(
-        self, prog: str, of: Command | Group, *, complete: Complete | None = None, columns: int = 0
+        self, prog: str, of: Command | Group, *, complete: Complete | None = None, width: int = 0
     ) -> None:
-        form = partial(_Help, max_help_position=_LEFT, width=columns or _columns())
+        form = partial(_Help, max_help_position=_LEFT, width=width or min(columns(), _WIDEST) - 2)
         super().__init__(prog, _usage(prog, of), of.help, formatter_class=form, allow_abbrev=False)
         if isinstance(of, Command) and complete is None:
             self.add_argument("called", help=argparse.SUPPRESS)
@@ -120,9 +119,17 @@ class _Help(argparse.HelpFormatter):
             super().add_argument(one)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        fill = super()._fill_text
-        paragraphs = (fill(part, width, indent) for part in text.split("\n\n"))
-        return text if text.startswith(" ") else "\n\n".join(paragraphs)
+        if text.startswith(" "):
+            # A table: each row keeps its place, and goes on below its second column.
+            rows = [(row, " " * (len(row) - len(row.lstrip()))) for row in text.splitlines()]
+            return "\n".join(
+                line for row, at in rows for line in wrapped(row.strip(), width, at, f"{at}    ")
+            )
+        paragraphs = ("\n".join(wrapped(part, width, indent)) for part in text.split("\n\n"))
+        return "\n\n".join(paragraphs)
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return wrapped(text, width)
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
         if not action.option_strings or action.nargs == 0:
@@ -134,12 +141,3 @@ def _usage(prog: str, of: Command | Group) -> str:
     needed = [f"{one.flags[0]} {one.told['metavar']}" for one in of.options if one.told.get("required")]
     arguments = [one.told["metavar"] for one in of.options if not one.flags]
     return " ".join([prog, "[options]", *needed, *arguments, *["COMMAND ..."] * isinstance(of, Group)])
-
-
-def _columns() -> int:
-    """Return the width of lines: COLUMNS, or the terminal. (`shutil`, which argparse asks, takes 5 ms to import.)"""
-    try:
-        columns = int(os.environ.get("COLUMNS", 0)) or os.get_terminal_size().columns
-    except (ValueError, OSError):
-        columns = 80
-    return min(columns, _WIDEST) - 2

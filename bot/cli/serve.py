@@ -32,9 +32,11 @@ from bot.terminal.console import (
     Paint,
     Place,
     clean,
+    columns,
     database_file,
     plural,
     print_json,
+    wrapped,
     writing,
 )
 from engine.flow import coerce_inputs
@@ -241,31 +243,44 @@ def dev_command(
     """Serve flows in a local workspace until a signal. Raises `SettingsError`, `Served`, `DevFailed`, `StorageError`."""
     settings, wanted = place.settings(), display_there() if open_it is None else open_it
 
+    def say(text: str, indent: str = "", hanging: str = "") -> None:
+        """Lines for people, as wide as their terminal; addresses stay whole."""
+        width = columns() if sys.stdout.isatty() else 1_000
+        print("\n".join(wrapped(text, width, indent, hanging)))
+
+    def saved(file: Path, told: str) -> None:
+        print(
+            clean(f"{file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file}: {told}"),
+            flush=True,
+        )
+
     def ready(found: Ready) -> None:
         paint = Paint(sys.stdout)
         flows = found.bot.library.refresh()
         agents = any(needs_model(flow) for flow in flows.values())
         asks = agents and not scripted(found.bot.settings)
         but = " but what agents ask of Claude" if asks else ""
-        print(f"A local workspace. It is not Slack; nothing leaves this machine{but}.")
+        say(f"A local workspace. It is not Slack; nothing leaves this machine{but}.")
         if agents and not asks:
-            print("Agents are answered by scripts here: no key for Claude is set (ANTHROPIC_API_KEY).")
+            say("Agents are answered by scripts here: no key for Claude is set (ANTHROPIC_API_KEY).")
         if port is None and not found.url.endswith(f":{PORT}"):
-            print(f"Port {PORT} is taken, so the page is elsewhere:")
+            say(f"Port {PORT} is taken, so the page is elsewhere:")
         print(f"\n  {paint('bold', found.url + '/')}\n")
-        print(f"The control room of its sessions: {found.room}")
-        print(f"Serving {_served(found.bot.library)}.")
+        print(f"The control room of its sessions:\n  {found.room}")
+        say(f"Serving {_served(found.bot.library)}. A file that you save is checked, and served at once.")
         example = clean(next(iter(sorted(flows)), "NAME"))
         if gate:
-            print(f"An agent asks in #ops, for Ana; others answer. Agents ask at {found.bot.gate_at}.")
+            say(f"An agent asks in #ops, for Ana; others answer. Agents ask at {found.bot.gate_at}.")
         print("Three things to try:")
-        print(
-            f"  1. In #ops press what is suggested, or write: @sayso {example}   (@sayso help lists the flows)"
-        )
-        print("  2. Answer in the thread, or press a button; act as somebody else with the switch of people.")
-        print(
-            "  3. While it waits, stop this with Ctrl-C and start it again: the thread goes on where it stopped."
-        )
+        for number, tip in enumerate(
+            (
+                f"In #ops press what is suggested, or write: @sayso {example} (@sayso help lists the flows)",
+                "Answer in the thread, or press a button; act as somebody else with the switch of people.",
+                "While it waits, stop this with Ctrl-C and start it again: the thread goes on where it stopped.",
+            ),
+            start=1,
+        ):
+            say(f"{number}. {tip}", "  ", "     ")
         sys.stdout.flush()
         _list_broken(found.bot.library)
         if wanted:
@@ -273,7 +288,7 @@ def dev_command(
 
     try:
         with lease(dev_database(settings), "sayso dev", utc_now()) as held:
-            served = run_dev(settings, flows, port, ready, held, limits=limits, agent=agent, gate=gate)
+            served = run_dev(settings, flows, port, ready, held, saved, limits=limits, agent=agent, gate=gate)
             return _until_stopped(_beating(held, served))
     except Served as error:
         _offer(error, wanted)

@@ -50,6 +50,8 @@ class Library:
 
     def __init__(self, *places: Path) -> None:
         self._places = places
+        self.logs_faults = True
+        """True where the log is what tells of broken files."""
         self._seen: dict[Path, tuple[int, int]] = {}
         self._loaded: dict[Path, Flow] = {}
         self.errors: dict[Path, FlowError] = {}
@@ -77,6 +79,12 @@ class Library:
             self._unread = True
         return self._by_name
 
+    def files(self) -> dict[Path, tuple[tuple[int, int], str]]:
+        """Each flow file with its time and size when it was read, and what became of it: served, or what is wrong."""
+        told = {path: f"served as {flow.name}" for path, flow in self._loaded.items()}
+        told |= {path: f"not served\n{error}" for path, error in self.errors.items()}
+        return {path: (self._seen.get(path, (0, 0)), text) for path, text in told.items()}
+
     def _look(self) -> None:
         versions = tuple(version_of(place) for place in self._places)
         unfinished = [version for version in versions if version.unfinished]
@@ -102,7 +110,7 @@ class Library:
             return
         self._versions, self._refused = versions, None
         for path, error in self.errors.items():
-            if str(self._reported.get(path)) != str(error):
+            if self.logs_faults and str(self._reported.get(path)) != str(error):
                 log.error("flow file not loaded:\n%s", error)
         self._reported = dict(self.errors)
         doubts = start_warnings(self._by_name.values())

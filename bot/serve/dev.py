@@ -46,6 +46,10 @@ PORT = 8765
 """Default port of the page; another one is used if it is taken."""
 
 
+WATCH_SECONDS = 0.5
+"""How often it is looked whether flow files were saved."""
+
+
 class DevFailed(SaysoError):
     """The local workspace cannot start; says why."""
 
@@ -103,6 +107,7 @@ async def run_dev(
     port: int | None,
     on_ready: Callable[[Ready], None],
     lease: Lease,
+    saved: Callable[[Path, str], None],
     *,
     limits: bool = False,
     agent: bool = False,
@@ -110,8 +115,8 @@ async def run_dev(
 ) -> None:
     """Serve until SIGINT, SIGTERM or SIGHUP, and drain. `lease` is the one of `dev_database`: without it the state of
     a workspace that runs would be overwritten. `limits` are Slack's published ones; with `agent` the app is an
-    agent of Slack's; with `gate` a scripted agent asks in the first channel. Raises `DevFailed`, `StorageError`."""
-    places, asking = flows or default_flows(settings), list[asyncio.Task[None]]()
+    agent of Slack's; `saved` is told of each flow file that changes; with `gate` a scripted agent asks in the first channel. Raises `DevFailed`, `StorageError`."""
+    places, beside = flows or default_flows(settings), list[asyncio.Task[None]]()
     home = dev_database(settings).parent
     workspace = await start_workspace(home / "workspace.json", port)
     if limits:
@@ -135,22 +140,40 @@ async def run_dev(
             rules = settings.gate_file if settings.gate_file.exists() else STARTER / "gate.yml"
             local = replace(local, gate=settings.gate or Address("127.0.0.1", 0), gate_rules=rules)
         served = Bot(local, flows=places)
+        served.library.logs_faults = False
         workspace.suggest(suggestions(served.library.refresh().values(), settings.home / "demo"))
         stop_on_signals(served, lease.stopping)
 
         def ready(identity: Identity) -> None:
             lease.reached_at(f"{workspace.url}/")
+            beside.append(asyncio.create_task(watch(served.library, saved)))
             on_ready(Ready(workspace.url, workspace.api_url, served, identity, room))
             if gate:
                 ana = next(user.id for user in workspace.core.state.users.values() if user.name == "ana")
-                asking.append(asyncio.create_task(play(served.requests, ana, home / "agent.step")))
+                beside.append(asyncio.create_task(play(served.requests, ana, home / "agent.step")))
 
         async with _control_room(local, workspace, places) as room:
             await served.run(ready)
     finally:
-        for task in asking:
+        for task in beside:
             task.cancel()
         await workspace.stop()
+
+
+async def watch(library: Library, saved: Callable[[Path, str], None]) -> None:
+    """Say of each flow file that is saved from now on whether it is served, or what is wrong with it, and where."""
+    library.refresh()
+    before = library.files()
+    while True:
+        await asyncio.sleep(WATCH_SECONDS)
+        library.refresh()
+        found = library.files()
+        for file, (stamp, told) in found.items():
+            if file not in before or before[file][0] != stamp:
+                saved(file, told)
+        for file in before.keys() - found.keys():
+            saved(file, "no longer served")
+        before = found
 
 
 def default_flows(settings: Settings) -> list[Path]:

@@ -264,6 +264,29 @@ def one_line(text: str, most: int = 80) -> str:
     return words if len(words) <= most else words[: most - 1] + "…"
 
 
+def columns() -> int:
+    """The width of lines: COLUMNS, or the terminal, else 80. (`shutil`, which would tell too, takes 5 ms to import.)"""
+    try:
+        return int(os.environ.get("COLUMNS", 0)) or os.get_terminal_size().columns
+    except (ValueError, OSError):
+        return 80
+
+
+def wrapped(text: str, width: int, indent: str = "", hanging: str | None = None) -> list[str]:
+    """A text in lines of at most this width, broken between words only: addresses and options stay whole. `hanging` is the
+    indent of all lines but the first."""
+    import textwrap
+
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent if hanging is None else hanging,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
 def plural(count: int, word: str) -> str:
     """`1 flow`, `2 flows`."""
     return f"{count} {word}" if count == 1 else f"{count} {word}s"

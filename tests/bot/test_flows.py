@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import Callable
@@ -11,6 +12,7 @@ import pytest
 
 from bot.cli.flow_names import flow_names
 from bot.config.library import Library
+from bot.serve import dev
 from engine.run.flow_files import load_flows
 
 CALLER = "flow: caller\nnodes:\n  - {id: call, type: flow, with: {flow: helper}}\n"
@@ -117,3 +119,29 @@ def test_what_is_no_file_is_no_flow(tmp_path: Path, make: Callable[[Path], None]
     (tmp_path / "b.yml").write_text(helper("x"))
     found = [list(Library(tmp_path).refresh()), list(load_flows(tmp_path)[0]), list(flow_names(tmp_path))]
     assert found == [["helper"]] * 3
+
+
+async def test_each_saved_file_is_said_to_be_served_or_what_is_wrong_with_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`sayso dev` tells of a file whenever it is saved, also where the same is wrong as before; the log does not say it too."""
+    monkeypatch.setattr(dev, "WATCH_SECONDS", 0.0)
+    library, told = Library(folder), asyncio.Queue[tuple[str, str]]()
+    library.logs_faults = False
+    task = asyncio.create_task(dev.watch(library, lambda file, what: told.put_nowait((file.name, what))))
+    try:
+        await asyncio.sleep(0.01)
+        for number in range(2):
+            (folder / "other.yml").write_text(
+                "flow: other\nnodes: [{id: q, type: ask, with: {mesage: hi}}]" + "\n" * number
+            )
+            file, what = await asyncio.wait_for(told.get(), 5)
+            assert file == "other.yml"
+            assert "other.yml:2:34: `message` is missing" in what
+        (folder / "other.yml").write_text(helper("hi", "other"))
+        assert await asyncio.wait_for(told.get(), 5) == ("other.yml", "served as other")
+        (folder / "other.yml").unlink()
+        assert await asyncio.wait_for(told.get(), 5) == ("other.yml", "no longer served")
+    finally:
+        task.cancel()
+    assert caplog.records == []

@@ -9,6 +9,7 @@ import pytest
 
 from bot.cli.app import ROOT
 from bot.cli.declare import Command, Group
+from bot.cli.parser import Parser
 
 
 def _all(of: Command | Group | None) -> Iterator[Command]:
@@ -35,3 +36,20 @@ def test_what_carries_a_command_out_takes_its_options(declared: Command) -> None
     function: Callable[..., int] = declared.function()
     taken = inspect.signature(function).bind("place", **{one.name: None for one in declared.options})
     assert next(iter(taken.arguments)) == "place"
+
+
+def _pages(prog: str, of: Command | Group) -> Iterator[tuple[str, Command | Group]]:
+    yield prog, of
+    if isinstance(of, Group):
+        for name, one in of.commands.items():
+            yield from _pages(f"{prog} {name}", one)
+
+
+@pytest.mark.parametrize(
+    ("prog", "of"), list(_pages("sayso", ROOT)), ids=lambda one: one if isinstance(one, str) else ""
+)
+def test_no_help_breaks_a_word_at_80_columns(prog: str, of: Command | Group) -> None:
+    """No line is wider than the terminal, and each word of the wide page stands whole in the narrow one."""
+    narrow, wide = (Parser(prog, of, width=width).format_help() for width in (78, 400))
+    assert [line for line in narrow.splitlines() if len(line) > 80] == []
+    assert narrow.split() == wide.split()
