@@ -38,6 +38,8 @@ from engine.language.codec import Json
 from engine.language.errors import SaysoError
 from engine.storage.leases import Lease
 
+WORK_HERE = ("disk-cleanup", "handover", "triage")
+"""Examples that go through to their end on any machine: the page offers these first."""
 HOME_CHANNEL, CHANNELS = "ops", ("incidents", "releases")
 """Channels in which flows are suggested: the one with a matching name, else the first."""
 STARTER = Path(__file__).resolve().parents[1] / "starter"
@@ -193,7 +195,8 @@ def suggestions(flows: Iterable[Flow], demo: Path) -> list[Suggestion]:
     `demo` is the folder that `make run` fills, so that `disk-cleanup` can be tried without typing anything.
     """
     said = [flow for flow in flows if not any(trigger.kind == "webhook" for trigger in flow.triggers)]
-    offered = [_suggestion(flow, demo) for flow in sorted(said, key=lambda flow: flow.name)]
+    said.sort(key=lambda flow: (flow.name not in WORK_HERE, flow.name))
+    offered = [_suggestion(flow, demo) for flow in said]
     hint = "The flows that are served, and how to start them"
     return [*offered, Suggestion(HOME_CHANNEL, "What can you do?", "@sayso help", hint)]
 

@@ -24,17 +24,18 @@ def flows() -> list[Flow]:
 
 
 def test_every_flow_is_offered_where_it_seems_to_belong(flows: list[Flow], tmp_path: Path) -> None:
-    """A release flow stands in #releases, an incident flow in #incidents, an alert where it counts, any other in #ops;
+    """What works anywhere comes first. A release flow stands in #releases, an incident flow in #incidents, an alert where it counts, any other in #ops;
     one of webhooks nowhere."""
     offered = [(each.channel, each.text) for each in suggestions(flows, tmp_path / "no-demo")]
     assert offered == [
+        ("ops", "@sayso disk-cleanup"),
+        ("ops", "@sayso handover"),
+        ("ops", "@sayso triage"),
         ("ops", "@sayso access-request"),
         ("ops", "@sayso advise"),
         ("ops", "@sayso certificate-renewal"),
         ("ops", "@sayso database-failover"),
-        ("ops", "@sayso disk-cleanup"),
         ("ops", "@sayso feature-rollout"),
-        ("ops", "@sayso handover"),
         ("incidents", "@sayso incident"),
         ("incidents", "@sayso incident-first-response"),
         ("ops", "@sayso investigate"),
@@ -43,7 +44,6 @@ def test_every_flow_is_offered_where_it_seems_to_belong(flows: list[Flow], tmp_p
         ("ops", "@sayso rolling-restart"),
         ("ops", "@sayso scale-out"),
         ("ops", "@sayso temporary-access"),
-        ("ops", "@sayso triage"),
         ("ops", "@sayso help"),
     ]
 

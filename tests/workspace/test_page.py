@@ -507,7 +507,7 @@ async def test_the_page_says_when_the_app_is_offline_and_back(desk: Desk) -> Non
         status = page.get_by_test_id("socket-status")
         await expect(status).to_contain_text("sayso is connected")
         await desk.app.handlers[0].close_async()  # type: ignore[no-untyped-call]  # Bolt does not annotate it
-        await expect(status).to_contain_text("offline: messages are kept")
+        await expect(status).to_contain_text("sayso is offline")
 
 
 async def test_an_answer_that_news_overtook_does_not_bring_the_past_back(desk: Desk) -> None:
@@ -564,6 +564,7 @@ async def test_the_page_reads_again_after_its_own_connection_was_lost(desk: Desk
         await expect(page.locator("#feed .intro")).to_be_visible()
         await desk.workspace.stop()
         await expect(page.get_by_text("connection to the local workspace is lost")).to_be_visible()
+        await expect(page.get_by_test_id("socket-status")).to_have_text("Not connected")
         await write(page, "anybody there?")
         await expect(page.get_by_test_id("toast").first).to_contain_text("does not answer")
         await expect(page.get_by_test_id("composer")).to_have_value("anybody there?")

@@ -143,6 +143,27 @@ async def test_each_channel_has_its_own_and_new_ones_show_at_once(browser: Brows
 
 @pytest.mark.browser
 @on_page
+async def test_of_many_the_first_three_are_shown_and_the_question_for_help(
+    browser: Browser, desk: Workspace
+) -> None:
+    """The rest stands behind a button, which gives the focus to the first of them. A phone says where to begin."""
+    many = [Suggestion("ops", f"Flow {number}", f"@sayso flow-{number}") for number in range(1, 8)]
+    desk.suggest([*many, HELP])
+    async with opened_page(browser, place(desk, "ops")) as page:
+        await expect(chips(page)).to_have_text(["Flow 1", "Flow 2", "Flow 3", "What can you do?"])
+        more = page.get_by_test_id("more-suggestions")
+        await expect(more).to_have_text("4 more…")
+        await more.click()
+        await expect(chips(page)).to_have_count(8)
+        await expect(chips(page).nth(3)).to_be_focused()
+    async with opened_page(browser, f"{desk.url}/", fresh=True, **SCREENS["phone"]) as page:
+        await expect(page.get_by_test_id("start-here")).to_contain_text("Start in #ops")
+        await page.get_by_test_id("start-here").get_by_role("link").click()
+        await expect(chips(page)).not_to_have_count(0)
+
+
+@pytest.mark.browser
+@on_page
 async def test_they_can_be_hidden_and_shown_again(browser: Browser, desk: Workspace) -> None:
     """Hidden ones stay hidden over a reload, in this channel only, until the button by the composer shows them."""
     async with opened_page(browser, place(desk, "ops")) as page:

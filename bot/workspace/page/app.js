@@ -151,6 +151,8 @@ class App {
   }
 
   #lost(isLost) {
+    this.isLost = isLost;
+    drawStatus(find("status"), find("offline"), this.people, isLost);
     const note = find("lost");
     note.hidden = !isLost;
     note.textContent = isLost ? "The connection to the local workspace is lost. Trying again…" : "";
@@ -327,7 +329,7 @@ class App {
 
   sockets(push) {
     this.people.state.connected_sockets = push.connected_sockets ?? push.n ?? 0;
-    drawStatus(find("status"), find("offline"), this.people);
+    drawStatus(find("status"), find("offline"), this.people, this.isLost);
   }
 
   channelsChanged() {
@@ -377,7 +379,7 @@ class App {
     find("team").textContent = this.people.state.team.name ?? "Local workspace";
     find("notice").textContent = this.people.state.not_slack || find("notice").textContent;
     drawActAs(this.actAs, this.people);
-    drawStatus(find("status"), find("offline"), this.people);
+    drawStatus(find("status"), find("offline"), this.people, this.isLost);
     this.limits.watch();
     this.#drawSidebar();
     this.#drawHead();

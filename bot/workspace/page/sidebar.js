@@ -10,11 +10,22 @@ export function drawSidebar(element, people, current, foot) {
   const channels = people.state.channels;
   const focused = element.contains(document.activeElement) ? document.activeElement.dataset.channel : null;
   fill(element,
+    startHere(people),
     group("Channels", channels.filter((channel) => !channel.is_im), people, current),
     group("Direct messages", channels.filter((channel) => channel.is_im), people, current),
     foot,
   );
   if (focused) element.querySelector(`[data-channel="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+}
+
+/** The first step, on a screen that shows nothing but this list. */
+function startHere(people) {
+  const first = (people.state.suggestions ?? [])[0];
+  const channel = people.state.channels.find((one) => one.id === first?.channel);
+  if (!channel) return null;
+  return h("p", { class: "side-start", dataset: { testid: "start-here" } },
+    "Start in ", h("a", { href: people.channelHref(channel.id) }, `#${channel.name}`),
+    `: tap a suggestion there, and ${people.state.bot?.name ?? "the app"} answers in a thread.`);
 }
 
 function group(title, channels, people, current) {
@@ -77,16 +88,19 @@ export function drawActAs(node, people) {
   );
 }
 
-/** Whether the app is here to hear what people say. `strip` says it where the bar on top has no room. */
-export function drawStatus(node, strip, people) {
-  const count = people.state.connected_sockets ?? 0;
-  const name = people.state.bot?.name ?? "The app";
-  const words = count ? `${name} is connected` : `${name} is offline: messages are kept`;
+/** Whether the app is here to hear what people say; unknown while the page itself is not connected (`isLost`). `strip` says
+ * it where the bar on top has no room. */
+export function drawStatus(node, strip, people, isLost) {
+  const count = isLost ? 0 : people.state?.connected_sockets ?? 0;
+  const name = people.state?.bot?.name ?? "The app";
+  const words = isLost ? "Not connected" : count ? `${name} is connected` : `${name} is offline`;
   node.className = count ? "status is-on" : "status is-off";
-  node.title = count ? `${count} open ${count === 1 ? "connection" : "connections"} of the app` : "No app is connected. What people write is kept in the channels.";
+  if (isLost) node.title = "This page has no connection to the local workspace.";
+  else node.title = count ? `${count} open ${count === 1 ? "connection" : "connections"} of the app` : "No app is connected. What people write is kept in the channels.";
   if (node.textContent !== words) fill(node, h("span", { class: "status-dot" }), h("span", { class: "status-text" }, words));
-  strip.className = count ? "offline" : "offline is-off";
-  strip.textContent = count ? "" : words;
+  const tells = !count && !isLost;
+  strip.className = tells ? "offline is-off" : "offline";
+  strip.textContent = tells ? `${words}: messages are kept` : "";
 }
 
 /** The dialog that jumps to a channel or acts as a person by name. */

@@ -3,6 +3,7 @@
 
 import { fill, h, iconButton } from "./dom.js";
 
+const FIRST = 3; // so many are shown, and the last one, which asks for help; the rest is behind More
 const KEPT = "hidden-suggestions"; // in the browser's storage: ids of channels
 
 export class Starters {
@@ -10,6 +11,7 @@ export class Starters {
   constructor({ people, onPick }) {
     Object.assign(this, { people, onPick });
     this.hidden = new Set(remembered());
+    this.whole = new Set(); // ids of channels in which all are shown
     this.row = h("div", { class: "starters-row" });
     const close = iconButton("close", "Hide suggestions", () => this.#show(false), { class: "icon-button starters-close", dataset: { testid: "hide-suggestions" } });
     this.element = h("div", { class: "starters", role: "group", "aria-label": "Suggestions", hidden: true, dataset: { testid: "suggestions" } }, this.row, close);
@@ -22,10 +24,20 @@ export class Starters {
     const offered = (this.people.state.suggestions ?? []).filter((suggestion) => suggestion.channel === channel);
     this.element.hidden = !offered.length || this.hidden.has(channel);
     this.again.hidden = !offered.length || !this.hidden.has(channel);
-    const mark = JSON.stringify(offered);
+    const isWhole = this.whole.has(channel) || offered.length <= FIRST + 2;
+    const mark = JSON.stringify([offered, isWhole]);
     if (mark === this.mark) return;
     this.mark = mark;
-    fill(this.row, h("span", { class: "starters-title", "aria-hidden": "true" }, "Try"), offered.map((suggestion) => this.#chip(suggestion)));
+    const shown = isWhole ? offered : [...offered.slice(0, FIRST), offered.at(-1)];
+    const more = isWhole ? null : h("button", { type: "button", class: "starter starter-more", dataset: { testid: "more-suggestions" }, on: { click: () => this.#showAll(shown.length - 1) } }, `${offered.length - shown.length} more…`);
+    fill(this.row, h("span", { class: "starters-title", "aria-hidden": "true" }, "Try"), shown.map((suggestion) => this.#chip(suggestion)), more);
+  }
+
+  /** Show all of this channel; the first that was not shown has the focus. */
+  #showAll(next) {
+    this.whole.add(this.channel);
+    this.draw(this.channel);
+    this.row.querySelectorAll("button")[next].focus();
   }
 
   #chip(suggestion) {
