@@ -164,7 +164,7 @@ _WHY = {
 }
 
 
-_ABORT: dict[str, Json] = {"value": "abort", "label": "Abort the run", "style": "danger"}
+_ABORT: dict[str, Json] = {"value": "abort", "label": "Cancel the run", "style": "danger"}
 
 
 def step_prompt(node: Node, kind: str, text: str, *options: dict[str, Json], **more: Any) -> Question:
@@ -192,8 +192,8 @@ def interrupted_prompt(node: Node, run: NodeRun) -> Question:
         return step_prompt(node, "interrupted", text, again, _ABORT)
     why = _WHY.get(run.reason or "", "this was interrupted")
     times = f" It was interrupted by a crash {run.crashes} times." if run.crashes > 1 else ""
-    text = f"{_call(node, run)}: {why}. Whether it had its effect is not known.{times} Please look, then say how to go on."
-    done, again = option("done", "It is done"), option("again", "Run it again", "primary")
+    text = f"{_call(run)}: {why}, so it may or may not have taken effect.{times} Please check, then choose."
+    done, again = option("done", "It is done"), option("again", "Run it again")
     if "." in node.id:
         done["asks"] = {"label": "What came out? Leave it empty if that is not known.", "optional": True}
     return step_prompt(node, "interrupted", text, done, again, _ABORT)
@@ -202,13 +202,13 @@ def interrupted_prompt(node: Node, run: NodeRun) -> Question:
 _MOST_CALL = 300
 
 
-def _call(node: Node, run: NodeRun) -> str:
-    """Describe an agent's tool call, since several calls of one tool can be under way."""
-    if "." not in node.id or not isinstance(run.input, dict):
+def _call(run: NodeRun) -> str:
+    """What the step does, as in the question before it: whoever looks whether it was done reads it there."""
+    if not isinstance(run.input, dict):
         return ""
     text = action_text(run.type, run.input).partition("\n")[0].replace("`", "'")
     text = text if len(text) <= _MOST_CALL else f"{text[:_MOST_CALL]}…"
-    return f" `{escape_markup(text)}`"
+    return f" `{escape_markup(text)}`" if text else ""
 
 
 def elicited_prompt(node: Node, run: NodeRun) -> Question:

@@ -220,7 +220,7 @@ claude:
 nodes: {diagnose.shell: [{interrupted: timeout}, done]}
 steps:
   - ana: approve
-  - expect: {prompt: diagnose.shell, kind: interrupted, choices: [It is done, Run it again, Abort the run], effects: [diagnose.shell]}
+  - expect: {prompt: diagnose.shell, kind: interrupted, choices: [It is done, Run it again, Cancel the run], effects: [diagnose.shell]}
   - ana: {choose: "CHOICE"}
   - expect: {status: complete, posted: It runs again, effects: [EFFECTS]}
 """

@@ -269,7 +269,7 @@ def alive(pid: int) -> bool:
 
 @pytest.mark.parametrize(
     ("choice", "begun", "after", "code"),
-    [("It is done", 1, ["ran"], 0), ("Run it again", 2, ["ran"], 0), ("Abort the run", 1, [], 1)],
+    [("It is done", 1, ["ran"], 0), ("Run it again", 2, ["ran"], 0), ("Cancel the run", 1, [], 1)],
 )
 def test_a_kill_in_the_middle_of_a_node_asks_what_to_do(
     cli: Cli, choice: str, begun: int, after: list[str], code: int
@@ -282,7 +282,7 @@ def test_a_kill_in_the_middle_of_a_node_asks_what_to_do(
         terminal.kill()
     cli.write("go", "")
     with cli.terminal("sessions", "resume", session_id) as terminal:
-        terminal.expect("Whether it had its effect is not known")
+        terminal.expect("may or may not have taken effect")
         terminal.expect("2) Run it again")
         ask(terminal, "", choice)
         assert terminal.code() == code

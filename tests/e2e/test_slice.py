@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.acting import Workspace
-from tests.support.bot import ThreadView, counted, running_bot, start_flow
+from tests.support.bot import ThreadView, counted, running_bot, start_flow, words
 from tests.support.simulated import inhabited_town, simulated
 
 
@@ -347,7 +347,15 @@ nodes:
         await workspace.wait_for(started.exists)
         await bot.kill()
         await bot.start()
-        asked = await thread.says("Whether it had its effect is not known")
+        asked = await thread.says("may or may not have taken effect")
+        assert "echo ran" in words(asked)
+        styles = [
+            found.get("style")
+            for block in asked["blocks"]
+            for found in block.get("elements", ())
+            if "text" in found
+        ]
+        assert "primary" not in styles
         assert counted(log) == ["ran"]
         await thread.press("cleo", asked, "It is done")
         await workspace.wait_for(lambda: bool(workspace.ephemerals("cleo")))

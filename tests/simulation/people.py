@@ -22,7 +22,7 @@ FILES_HINT = "📎"
 ENDS = ("✅", "❌", "🛑")
 CALM = 4.0
 """Seconds between two looks at a thread when all faults are over."""
-_NEVER = ("Abort the run",)
+_NEVER = ("Cancel the run",)
 """Buttons that nobody presses: the model knows no ends but the good one."""
 
 
