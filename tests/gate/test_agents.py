@@ -6,9 +6,13 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
+from anthropic import Anthropic
 
+from bot.gate.agents import Agents
 from tests.gate.conftest import RULES, Gate
 from tests.gate.test_hooks import SAYSO, Hooks
 from tests.support.bot import ThreadView, words
@@ -226,3 +230,52 @@ async def test_a_wrong_key_and_a_wrong_token_send_nothing(
     (gate.folder / "gate.yml").write_text("gate: [")
     assert "Not reached" in await poller.look()
     assert session.confirmations() == []
+
+
+class Allows:
+    """A gate that allows every call."""
+
+    def post(self, do: str, **given: Any) -> dict[str, Any]:
+        """The answer."""
+        return {"state": "allowed", "arguments": given["arguments"], "by": ["gate.yml"]}
+
+
+def _unread(self: Agents, session: str) -> list[Any]:
+    """The calls of a session, without a look at its confirmations."""
+    return list(self._api.events.list(session, types=["agent.tool_use"]))
+
+
+def _again(self: Anthropic, **options: Any) -> Anthropic:
+    """The SDK as it is: it sends again what it thinks was lost."""
+    return self
+
+
+@pytest.mark.parametrize(
+    ("owner", "attribute", "fault"),
+    [(None, "", None), (Agents, "_waiting", _unread), (Anthropic, "with_options", _again)],
+    ids=["sound", "confirmations are not read", "a lost sending is repeated unread"],
+)
+async def test_a_seeded_fault_confirms_twice(
+    api: ManagedAgents,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    owner: Any,
+    attribute: str,
+    fault: Any,
+) -> None:
+    """Sound, a confirmation that was taken and answered with 500 is sent once; with either fault twice."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    if owner is not None:
+        monkeypatch.setattr(owner, attribute, fault)
+    session = api.session()
+    first = session.call("make a")
+    session.wait_for(first, session.call("make b"))
+    api.failures.append(("LOST", 500, {}))
+    sdk = Anthropic(api_key=KEY, base_url=api.url)
+    gate: Any = Allows()
+    agents = Agents(gate, sdk, None, lambda text: None)
+    for _ in range(3):
+        await asyncio.to_thread(agents.look)
+    confirmed = [event["tool_use_id"] for event in session.confirmations()]
+    assert confirmed.count(first) == 1
+    assert (api.refused == []) == (owner is None), api.refused

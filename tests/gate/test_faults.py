@@ -38,10 +38,11 @@ class Case:
         call: str = "c1",
         agent: int = 0,
         wait: float = 0.0,
-        listing: str = "",
+        **more: Any,
     ) -> str:
         """How a call stands."""
-        wanted = Wanted("approval", "claude", "s1", call, "Bash", {"command": command}, listing=listing)
+        fields = {"kind": "approval", "door": "claude", "session": "s1", "call": call, "tool": "Bash", **more}
+        wanted = requests.Wanted(arguments={"command": command}, **fields)
         answer = await self.bot.requests.ask(self.tokens[agent], wanted, wait, lambda: False)
         return str(answer["state"])
 
@@ -101,6 +102,36 @@ async def the_tool_that_was_listed(case: Case) -> None:
     assert await case.ask("git status", "c2", listing="another") == "open"
 
 
+async def one_call_of_hook_and_proxy(case: Case) -> None:
+    """What the hook was allowed counts once at the proxy, and for that call alone."""
+    assert await case.ask() == "open"
+    await case.press("ben")
+    assert await case.ask(wait=10) == "allowed"
+    again = {"door": "proxy", "within": {"call": "c1"}}
+    assert await case.ask("make destroy", "p0", **again) == "open"
+    assert await case.ask(call="p1", **again) == "allowed"
+    assert await case.ask(call="p2", **again) == "open"
+
+
+async def the_script_that_was_shown(case: Case) -> None:
+    """An allow for a script is none for another one of that name."""
+    shown = {"deploy.sh": {"sha256": "one", "size": 1}}
+    assert await case.ask(scripts=shown) == "open"
+    await case.press("ben")
+    assert await case.ask(wait=1, scripts={"deploy.sh": {"sha256": "two", "size": 1}}) == "open"
+
+
+async def _by_anybody(self: Requests, *_: Any) -> list[str]:
+    return ["Ben"]
+
+
+class _Blind(Wanted, frozen=True):
+    """A request whose scripts nobody looks at."""
+
+    def __post_init__(self) -> None:
+        self.scripts.clear()
+
+
 async def _always(self: Requests, *_: Any) -> bool:
     return True
 
@@ -119,6 +150,8 @@ FAULTS: dict[str, tuple[Any, str, Any, Callable[[Case], Awaitable[None]]]] = {
     "the answer of another key": (requests, "_key", lambda name, token, *parts: name, its_own_answer),
     "allow by error": (RulesFile, "read", _last_good, no_allow_by_error),
     "a changed definition is not noticed": (Requests, "_pinned", _always, the_tool_that_was_listed),
+    "a call of the hook counts for every other": (Requests, "_used", _by_anybody, one_call_of_hook_and_proxy),
+    "another script than the one that was shown": (requests, "Wanted", _Blind, the_script_that_was_shown),
     "the asker answers": (requests, "approval_flow", _anyone, others_answer),
 }
 

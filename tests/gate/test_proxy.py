@@ -232,6 +232,30 @@ async def test_lines_that_two_readers_read_differently_are_refused(gate: Gate, t
         assert wire.got() == []
 
 
+async def test_a_proxy_that_is_killed_while_it_holds_a_call_makes_it_once_or_not_at_all(
+    gate: Gate, tmp_path: Path
+) -> None:
+    """Killed with its client before the press; the next one joins, gets the allow, and the one after that asks anew."""
+    async with wired(gate, tmp_path) as wire:
+        await wire.send(call(1, what="x" * 200_000))
+        thread = await gate.thread()
+        message = await thread.says("wants to use")
+        wire.process.kill()
+        await wire.process.wait()
+        assert wire.got() == []
+    await gate.bot.kill()
+    await gate.bot.start()
+    await thread.press("ben", message, "Allow once")
+    await thread.says("Approved")
+    async with wired(gate, tmp_path) as wire, wired(gate, tmp_path) as other:
+        for one in (wire, other):
+            await one.send(call(1, what="x" * 200_000))
+        await gate.workspace.wait_for(lambda: thread.count("wants to use") == 2, timeout=20)
+        await gate.workspace.settled()
+        assert len(wire.got()) == 1, "two doors at once: one has it, the other asks people"
+    assert thread.count("wants to use") == 2
+
+
 async def test_without_the_gate_nothing_is_called(gate: Gate, tmp_path: Path) -> None:
     """A bot that is gone, or a broken gate.yml, is an error of the call."""
     async with wired(gate, tmp_path, wait=0) as wire:
