@@ -212,7 +212,7 @@ class CatchUp:
         except Exception as error:
             code = code_of(error) if isinstance(error, SlackApiError) else None
             if code not in _GONE:
-                log.warning("catch-up of %s failed and is tried again: %s", name, code or repr(error))
+                log.warning("catch-up of %s failed and is tried again: %r", name, code or error)
                 return 0
             log.info("catch-up of %s: %s", name, code)
             for key in [key for key in self._unread if _channel_of(key) == name]:

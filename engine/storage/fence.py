@@ -64,8 +64,8 @@ class Signs:
         return self.clock() - self._last < self._limit
 
     def unbroken(self) -> float:
-        """For how many seconds there has been no gap."""
-        return self.clock() - self._since
+        """For how many seconds there has been no gap; 0 while there is one."""
+        return self.clock() - self._since if self.fresh() else 0.0
 
 
 class WorkPermit:

@@ -4,7 +4,7 @@ A lane is a thread, a session without one, the workspace's sender, or housekeepi
 once: `wake_at` says when there is something to do, `owner` which process does it, and `epoch` counts the owners, so that a
 process that lost a lane can be told from the one that has it. A lane belongs to its owner until that lets it go or is dead: it
 gave no sign of life for `LIMIT_SECONDS` of the database's clock. After an outage all signs are old, so whoever has not given
-signs for that long itself takes nothing from others.
+signs for that long itself, and still does, takes nothing from others.
 
 Whatever arrives for a lane sets `wake_at` in the transaction that stores it, also while the lane has an owner. So nothing is
 lost between the last look and the letting go. Where one process serves a database (a file, memory) everything is its own, and
@@ -51,7 +51,7 @@ Only words of Postgres stand between `/*+` and `*/`."""
 _SOONER = """ON CONFLICT (key) DO UPDATE SET
  wake_at = CASE WHEN lanes.wake_at < excluded.wake_at THEN lanes.wake_at ELSE excluded.wake_at END"""
 _DEAD = """dead AS (SELECT id FROM workers WHERE beat < moment(?2)
- AND EXISTS (SELECT 1 FROM workers AS me WHERE me.id = ?1 AND me.since < moment(?2)) /*+ FOR SHARE SKIP LOCKED */)"""
+ AND EXISTS (SELECT 1 FROM workers AS me WHERE me.id = ?1 AND me.since < moment(?2) AND me.beat >= moment(?2)) /*+ FOR SHARE SKIP LOCKED */)"""
 _FREED = "lanes.owner IN (SELECT id FROM dead) OR lanes.owner NOT IN (SELECT id FROM workers)"
 _DUE = """due AS (
  SELECT key FROM (SELECT key FROM lanes WHERE owner IS NULL AND wake_at <= moment(0) AND ?5 IN ('', key)

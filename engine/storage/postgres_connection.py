@@ -393,11 +393,7 @@ class PostgresConnection(Database):
     def hold(self, *names: str, shared: bool = False) -> None:
         """See `Database.hold`."""
         for name in sorted(names):
-            self.raw.execute(_HOLD_SHARED if shared else _HOLD, (self.lock_number(name),))
-
-    def lock_number(self, name: str) -> int:
-        """The number of the advisory lock of this name."""
-        return lock_number(name, self.schema)
+            self.raw.execute(_HOLD_SHARED if shared else _HOLD, (lock_number(name, self.schema),))
 
     def notify(self) -> None:
         """See `Database.notify`."""

@@ -72,8 +72,3 @@ def lock_number(name: str, schema: str) -> int:
     """The number of the advisory lock of this name in this schema. Two with the same one would only wait for each other."""
     named = f"sayso {schema} {name}".encode()
     return int.from_bytes(hashlib.blake2b(named, digest_size=8).digest(), signed=True)
-
-
-def prefix(schema: str) -> str:
-    """Return the name prefix of connections that carry leases in this schema: names are short, so it is a digest."""
-    return f"sayso/{hashlib.blake2b(schema.encode(), digest_size=4).hexdigest()} "

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -35,7 +37,7 @@ async def answered(threads: list[ThreadView]) -> None:
     """Each is answered, and ends."""
     for number, thread in enumerate(threads):
         await thread.reply("ana", f"n{number}")
-    await asyncio.gather(*(thread.says("All is done", timeout=40) for thread in threads))
+    await asyncio.gather(*(thread.says("All is done", timeout=90) for thread in threads))
 
 
 def check(threads: list[ThreadView], log: Path) -> None:
@@ -265,6 +267,41 @@ async def test_a_frozen_sender_posts_nothing_that_another_one_has_posted(
         await thread.says("All is done", timeout=40)
     live = [text for text in thread.texts() if "What now?" in text and "posted twice" not in text]
     assert len(live) == thread.count("All is done") == 1, thread.texts()
+
+
+@pytest.fixture
+def own_server() -> Iterator[Any]:
+    """A server that nobody else uses."""
+    server = postgres.server(postgres.folder("away"))
+    yield server
+    server.cleanup()
+
+
+@pytest.mark.long
+async def test_a_fleet_outlives_its_server(workspace: Workspace, tmp_path: Path, own_server: Any) -> None:
+    """It crashes, and is away for eight seconds while people reply: no process ends, nothing is done or said twice, and each log has
+    one line when that begins and one when it is over."""
+    log = tmp_path / "log"
+    roles, url = ("socket", "socket", "worker", "worker"), own_server.get_uri()
+    async with fleet(workspace, tmp_path, two_steps(log), *roles, url=url, **UNLIMITED) as bots:
+        threads = await begun(workspace, 20)
+        for bot in bots.bots:
+            bot.lines.clear()
+        replies = asyncio.create_task(answered(threads))
+        await asyncio.to_thread(postgres.restart, own_server, "immediate")
+        await asyncio.sleep(3)
+        await asyncio.to_thread(postgres.stop, own_server)
+        await asyncio.sleep(8)
+        await asyncio.to_thread(postgres.start, own_server)
+        await replies
+        await asyncio.sleep(2)
+        for bot in bots.bots:
+            assert bot.process.returncode is None
+            began = [line for line in bot.lines if "does not answer" in line]
+            over = [line for line in bot.lines if "answers again after" in line]
+            assert 1 <= len(began) == len(over) <= 2, bot.lines
+            assert len(bot.lines) == len(began) + len(over), bot.lines
+        check(threads, log)
 
 
 BLOCKS = """

@@ -192,7 +192,8 @@ async def test_what_is_said_while_a_lane_is_worked_on_is_handled(fleet: Fleet) -
 async def test_rows_in_other_hands_hide_nothing(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that has as many lanes in hand as it takes at once leaves the others to its peers."""
     monkeypatch.setattr(shared_lanes, "MOST_LANES", 3)
-    fleet.one.free.clear()
+    async with fleet.one.service._reading, fleet.two.service._reading:
+        fleet.one.free.clear()  # no look is under way that may take more
     for number in range(12):
         fleet.says(f"T{number}", f"k{number}")
     keys = [f"k{number}" for number in range(12)]

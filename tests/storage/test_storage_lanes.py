@@ -35,6 +35,7 @@ def two(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
         if isinstance(store, PostgresStore):
             store._owners.signs._since -= 60
     move(stores[0], "since", -60)
+    move(stores[0], "beat", 3600)
     yield stores
     for store in stores:
         store.close()
@@ -57,6 +58,20 @@ def dies(store: Store, owner: str) -> None:
 def says(store: Store, *keys: str, thread: str = "T") -> None:
     """Something arrives in a thread."""
     store.inbox.ingest([InboxItem(key, "said", b"{}", thread_key=thread) for key in keys], NOW)
+
+
+def test_whoever_gave_no_sign_itself_takes_nobody_for_dead(two: Two) -> None:
+    """Right after an outage all signs are old, those of the living too: nobody takes a lane before all have given some."""
+    one, other = two
+    says(one, "a")
+    [lane] = one.lanes.take(5)
+    assert one.lanes.claim(SEND) is not None
+    for store in two:
+        dies(store, store.lanes.owner)
+    assert (other.lanes.take(5), other.lanes.claim(SEND)) == ([], None)
+    move(other, "beat", 3600, other.lanes.owner)
+    assert [taken.key for taken in other.lanes.take(5)] == [lane.key]
+    assert other.lanes.claim(SEND) is not None
 
 
 def test_what_arrives_is_taken_by_one(two: Two) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from bot.doctor.fleet import check_listening
 from engine.journal.records import InboxItem
-from engine.language.errors import KeyMissing, StorageError, WrongWorkspace
+from engine.language.errors import KeyMissing, StorageError, StorageFull, WrongWorkspace
 from engine.storage.postgres import open_postgres
 from tests.storage.storagekit import KEY, NOW, reaped, rich_session
 from tests.support import postgres
@@ -157,6 +157,23 @@ def test_another_key_and_another_team_are_refused(behind: str) -> None:
         open_postgres(behind, b"f" * 32)
     with pytest.raises(KeyMissing, match="SAYSO_SECRET_KEY"):
         open_postgres(behind, None)
+
+
+def test_a_full_disk_of_the_server_is_one_sentence(url: str, behind: str) -> None:
+    """Nothing of it is stored, and once there is space work goes on."""
+    with closing(open_postgres(behind, KEY)) as store, psycopg.connect(url, autocommit=True) as raw:
+        raw.execute(
+            "CREATE FUNCTION pg_temp.no_space() RETURNS trigger LANGUAGE plpgsql AS"
+            " 'BEGIN RAISE EXCEPTION USING ERRCODE = ''disk_full'', MESSAGE = ''could not extend file''; END'"
+        )
+        raw.execute("CREATE TRIGGER no_space BEFORE INSERT ON inbox EXECUTE FUNCTION pg_temp.no_space()")
+        try:
+            with pytest.raises(StorageFull, match="No space is left for Postgres database"):
+                store.inbox.ingest([ITEM], NOW)
+        finally:
+            raw.execute("DROP TRIGGER no_space ON inbox")
+        assert store.inbox.rows() == []
+        assert store.inbox.ingest([ITEM], NOW)
 
 
 def test_a_server_that_is_not_there_is_named_without_its_password(behind: str) -> None:
