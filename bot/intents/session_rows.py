@@ -51,7 +51,7 @@ def slack_intents(before: State, after: State, events: Sequence[Event]) -> list[
     """The rows of a step, for sessions that live in a Slack thread. The card comes first: it heads the thread."""
     if not events or not (after.thread or {}).get("key"):
         return []
-    rows: list[Row] = [_on_top(after)] if _card_changed(before, after) else []
+    rows = _on_top(before, after)
     if not before.seq:
         # It may begin with the past of another session: what became of that was shown there.
         events = [event for event in events if _is_news(after, event)]
@@ -99,14 +99,17 @@ def _row(
     return PutOutbox(key, lane, kind, encode(payload), session_id, replace=replace)
 
 
-def _on_top(state: State) -> PutOutbox:
-    """Return the row for the top of a session: its card, or in a thread of requests the message that counts them."""
+def _on_top(before: State, state: State) -> list[Row]:
+    """What stands above the rest of a session: its card, or in a thread of requests the message that counts them."""
     thread = state.thread or {}
     if "root" not in thread:
-        return card_row(state.session_id, state.seq, over=state.ended)
+        changed = _card_changed(before, state)
+        return [card_row(state.session_id, state.seq, over=state.ended)] if changed else []
+    if before.seq and before.ended == state.ended:
+        return []
     key = f"tally:{thread['key']}"
     about: dict[str, Json] = {"root": thread["root"], "thread": thread["key"], "channel": thread["channel"]}
-    return _row("tally", key, key, replace=True, **about)
+    return [_row("tally", key, key, replace=True, **about)]
 
 
 def card_row(session_id: str, seq: int, *, over: bool = False) -> PutOutbox:

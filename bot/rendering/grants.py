@@ -43,13 +43,17 @@ def always_view(
     vote for one."""
     tool, of_request = prompt.tool or {}, is_request(prompt)
     fields = (voted or {}).get("fields") or {}
-    blocks: list[Block] = [
-        section(
-            f"Approves this call, and calls of `{safe(str(tool['name']))}` like it "
-            f"{'' if of_request else 'for the rest of this run, or '}as far as you say. What is not changed here has to be exactly as it is; "
-            f"`*` stands for anything{' that a shell does not act on' if of_request else ''}."
+    name = f"`{safe(str(tool['name']))}`"
+    said = (
+        f"Approves this call, and calls of {name} like it for the rest of this run, or as far as you say. What is not changed "
+        "here has to be exactly as it is; `*` stands for anything."
+    )
+    if of_request:
+        said = (
+            f"Approves this call and allows later calls of {name} that match below. Arguments that are not listed must be "
+            "equal. `*` stands for any text that a shell does not act on."
         )
-    ]
+    blocks: list[Block] = [section(said)]
     for name in patterned(given):
         element: Block = {"type": "plain_text_input", "action_id": f"{PATTERN}{name}"}
         element["initial_value"] = text = str((fields.get(name) or {}).get("like") or given[name])
