@@ -42,7 +42,7 @@ class Agents:
         """Confirmations that may not have arrived."""
         self._sent: set[str] = set()
         self._quiet: dict[str, Any] = {}
-        """When sessions were changed last in which nothing waits."""
+        """Time of the last change of sessions without waiting questions."""
         self._all = 0.0
 
     def look(self) -> None:

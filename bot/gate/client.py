@@ -13,9 +13,9 @@ from typing import Any
 
 DEFAULT_URL = "http://127.0.0.1:8767"
 _AROUND = 20.0
-"""How much longer than the wait an answer may take."""
+"""Seconds that an answer may take longer than the wait."""
 _FIRST_SECONDS = 10.0
-"""How long a gate that was not reached yet is tried again."""
+"""Seconds for which an unreached gate is tried again."""
 
 
 class NoGate(Exception):
@@ -27,7 +27,7 @@ class Ambiguous(ValueError):
 
 
 def read_json(text: str | bytes) -> Any:
-    """What a JSON text says, as every reader reads it: no key stands twice, and numbers are numbers. Raises `ValueError`."""
+    """Parse JSON strictly, so that all readers agree: no duplicate keys, and only finite numbers. Raises `ValueError`."""
     return json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
 
 

@@ -21,7 +21,7 @@ BLOCKS_SINCE = (2, 1, 295)
 """The release of Claude Code that takes `onFailure: block`."""
 MOST_MS = 150.0
 _SECONDS = 60
-"""How much longer than the wait a hook may take."""
+"""Seconds that a hook may take longer than the wait."""
 
 
 MANAGED = (
@@ -32,7 +32,7 @@ _ASKS = ("PreToolUse", "PermissionRequest")
 
 
 class Finding(NamedTuple):
-    """What was looked at; `good` is None for advice."""
+    """Result of a check; `good` is None for advice."""
 
     good: bool | None
     text: str

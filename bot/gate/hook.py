@@ -180,7 +180,7 @@ def _print(told: dict[str, Any]) -> int:
 
 
 def folder() -> str:
-    """Where deferred calls of this user are kept."""
+    """Return the folder of this user's deferred calls."""
     state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     return os.path.join(state, "sayso", "gate")
 

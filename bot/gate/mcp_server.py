@@ -210,7 +210,7 @@ def _answer(answer: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def _as_task(told: dict[str, Any]) -> dict[str, Any]:
-    """How a request stands, as a task."""
+    """Return the state of a request, as a task."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     task = {"taskId": told["request"], "status": "working", "createdAt": told["since"], "lastUpdatedAt": now}
     task |= {"ttlMs": None, "pollIntervalMs": _POLL_MS}

@@ -28,13 +28,13 @@ from bot.gate.client import Ambiguous, Client, NoGate, read_json
 WAIT_SECONDS = 45.0
 _MOST_BYTES = 64 * 2**20
 _LEAVE_SECONDS = 5.0
-"""How long a server has to end once its client is gone."""
+"""Seconds that a server has to end once its client is gone."""
 _LINE_ENDS = re.compile("[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
-"""What some readers end a line at."""
+"""Characters that some readers treat as a line end."""
 
 
 def read_line(line: bytes) -> Any:
-    """What a line says, as every reader reads it. Raises `Ambiguous`."""
+    """Parse a line strictly, so that all readers agree. Raises `Ambiguous`."""
     try:
         text = line.decode("utf-8").removesuffix("\n").removesuffix("\r")
         if _LINE_ENDS.search(text):
@@ -173,7 +173,7 @@ class Proxy:
 
 
 async def standard_input() -> asyncio.StreamReader:
-    """What the client writes."""
+    """Return a reader for the client's output."""
     reader = asyncio.StreamReader(limit=_MOST_BYTES)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)

@@ -60,10 +60,10 @@ PROPOSE_AFTER = 3
 """In so many sessions of an agent people allow the same call before a rule is suggested."""
 _LOOK_SECONDS = 1.0
 PIN_SECONDS = 10 * 365 * 86400.0
-"""How long the definition of a tool is kept."""
+"""Seconds for which the definition of a tool is kept."""
 _WORDS = 600
 _BEGIN_SECONDS = 5.0
-"""How long a question that is withdrawn may take to be asked."""
+"""Seconds that a withdrawn question may take to be asked."""
 _ELSEWHERE = {"agents": "It was answered in the console, or its session went on without an answer."}
 """By door why a question is withdrawn."""
 
@@ -75,8 +75,8 @@ class Refused(SaysoError):
 
 
 class Wanted(Struct, frozen=True):
-    """What an agent asks: an `approval` of a call, a `question` for people, or a `flow` to run. `tool` is the flow's name there,
-    and `arguments` are its inputs; those of a question are its text, choices, and form."""
+    """Request of an agent: an `approval` of a call, a `question` for people, or a `flow` to run. `tool` is then the
+    flow's name, and `arguments` are its inputs; those of a question are its text, choices, and form."""
 
     kind: str
     door: str
@@ -98,7 +98,7 @@ class Wanted(Struct, frozen=True):
 
 
 class Standing(Struct, frozen=True):
-    """How a request stands: `open`, `allowed`, `denied`, or `done` with its outputs."""
+    """State of a request: `open`, `allowed`, `denied`, or `done` with its outputs."""
 
     state: str
     session_id: str | None = None
@@ -110,7 +110,7 @@ class Standing(Struct, frozen=True):
     """The number of the rule that it was asked under, and the digest of the file."""
     at: str = ""
     handed: str | None = None
-    """When it was handed out."""
+    """Time at which it was handed out."""
     valid_seconds: float = 0.0
     pin: dict[str, Json] | None = None
     """The definition of a tool that is approved with it."""
@@ -168,7 +168,8 @@ class Requests:
             }
 
     async def look(self, token: Token, key: str, take: bool) -> dict[str, Json]:
-        """How a request of this token stands. An approval is handed out only to `take` it, and once. Raises `Refused`."""
+        """Return the state of a request of this token. An approval is handed out only to `take` it, and once. Raises
+        `Refused`."""
         standing, since = await self._own(token, key)
         told: dict[str, Json] = {"state": standing.state, "request": key, "since": since}
         told |= {"outputs": standing.outputs, "reason": standing.reason}
@@ -189,7 +190,7 @@ class Requests:
         return {}
 
     async def _own(self, token: Token, key: str) -> tuple[Standing, str]:
-        """How a request of this token stands, and since when it is asked. Raises `Refused`."""
+        """Return the state of a request of this token, and its time. Raises `Refused`."""
         row = await self.notices.stored(key)
         if row is None or row.kind != REQUEST or decode(row.payload).get("token") != token.id:
             raise Refused("there is no such request")
@@ -335,7 +336,7 @@ class Requests:
     def _payload(
         self, token: Token, wanted: Wanted, decided: Decision, rules: str, before: str
     ) -> dict[str, Json]:
-        """What is stored of a request. Raises `FlowError` where a question is none."""
+        """Return the stored form of a request. Raises `FlowError` for an invalid question."""
         where = " in ".join(one_line(part, 120) for part in (wanted.machine, wanted.place) if part)
         who = token.agent + (f" on {where}" if where else "")
         why = one_line(wanted.reason, _WORDS)
@@ -372,7 +373,7 @@ class Requests:
         }
 
     async def _last(self, call: str) -> tuple[int, dict[str, Json] | None]:
-        """How often a call was asked about anew, and what is kept of the last time."""
+        """Return the number of times that a call was asked about anew, and the record of the last time."""
         times, last = 0, None
         while (row := await self.notices.stored(f"{call}:{times}")) is not None:
             times, last = times + 1, decode(row.payload)
@@ -448,7 +449,8 @@ class Requests:
         await self._keep(InboxItem(_key("gate:use", token, wanted.call), NOTED, noted))
 
     async def _used(self, token: Token, wanted: Wanted, decided: Decision, rules: Rules) -> list[str] | None:
-        """Who allowed this call already, when the hook asked about it: the same one, asked under the same rule, and once."""
+        """Return the people who allowed this call already when the hook asked: the same call, under the same rule, and
+        once."""
         if wanted.within is None:
             return None
         row = await self.notices.stored(_key("gate:use", token, str(wanted.within["call"])))
@@ -502,7 +504,7 @@ class Requests:
         )
 
     async def _settled(self, key: str, until: float, gone: Callable[[], bool]) -> Standing:
-        """How a request stands once it is no longer open, the time is over, or nobody waits any more."""
+        """Return the state of a request once it is closed, the time is over, or nobody waits any more."""
         while True:
             news = self._news
             standing = await self._standing(key)
@@ -523,7 +525,7 @@ class Requests:
             self._news = asyncio.Event()
 
     async def _standing(self, key: str) -> Standing | None:
-        """How a request stands; None where nothing is stored of it. What cannot be read is denied."""
+        """Return the state of a request; None if it is not stored. Unreadable ones are denied."""
         row = await self.notices.stored(key)
         if row is None:
             return None
@@ -664,7 +666,7 @@ def question_flow(asked: Mapping[str, Json], quoted: str) -> Flow:
 
 
 def _result(row: InboxRow, state: State, kind: str) -> Standing:
-    """What a question or a flow has come to."""
+    """Return the result of a question or a flow."""
     if state.status != "complete":
         return Standing("denied", row.session_id, reason=_why(state))
     outputs = {path: run.output for path, run in state.nodes.items() if run.status == "completed"}
@@ -691,7 +693,7 @@ def _key(name: str, token: Token, *parts: str) -> str:
 
 
 def _base(token: Token, wanted: Wanted, ours: str) -> str:
-    """What requests that are alike share; flows are alike under one key only."""
+    """Return the common key of similar requests; flows are similar under one key only."""
     more = [wanted.call] if wanted.kind == "flow" else [wanted.listing, canonical(wanted.scripts).decode()]
     return _key("gate:request", token, wanted.kind, wanted.session, ours, *more)
 

@@ -30,7 +30,7 @@ VALID_SECONDS = 86400.0
 
 
 class Asking(Config):
-    """Who decides, and until when: fields of an approval."""
+    """Deciders and deadline: fields of an approval."""
 
     approvers: Annotated[list[Person], Field(min_length=1)]
     required: Annotated[int, Field(ge=1, le=50)] = 1
@@ -53,7 +53,7 @@ def _verdict(value: Any) -> Any:
 
 
 class Verdict(Config):
-    """What is done with a call: it is allowed, people are asked, or it is denied and the agent reads why."""
+    """Treatment of a call: it is allowed, people are asked, or it is denied and the agent reads why."""
 
     allow: bool = False
     ask: Asking | None = None
@@ -64,7 +64,7 @@ Then: TypeAlias = Annotated[Verdict, BeforeValidator(_verdict)]
 
 
 class When(Config):
-    """What a rule is about. What is left out matches anything."""
+    """Condition of a rule. Omitted fields match anything."""
 
     agent: str = "*"
     tool: str = "*"
@@ -72,7 +72,7 @@ class When(Config):
 
 
 class Rule(Config):
-    """What is done with the calls that match."""
+    """Treatment of matching calls."""
 
     when: When
     then: Then
@@ -89,7 +89,8 @@ class Document(Config):
 
 
 class Decision(Struct, frozen=True):
-    """What is done with a call: `allow`, `ask` these people, or `deny`; the number of the rule, from 1, or 0 for `otherwise`."""
+    """Treatment of a call: `allow`, `ask` these people, or `deny`; the number of the rule, from 1, or 0 for
+    `otherwise`."""
 
     kind: str
     rule: int
@@ -120,7 +121,7 @@ class Rules(Struct, frozen=True):
         return self.otherwise()
 
     def otherwise(self) -> Decision:
-        """What is done with whatever no rule is about."""
+        """Return the treatment of calls without a matching rule."""
         return _decision(0, self.document.otherwise, self.data["otherwise"])
 
 
@@ -139,7 +140,7 @@ INPUTS: dict[str, Json] = {
 }
 """The inputs of a request's flow; `about` says who asks, why, and by which rule."""
 QUOTED = "\n> {{ inputs.about.why }}"
-"""What an agent says about its request, in one line: nothing in it can pose as words of sayso."""
+"""Reason given by an agent for its request, in one line: it cannot pose as sayso's own text."""
 SCRIPTS = "\nIt runs {{ inputs.about.scripts }}"
 """The scripts that a command runs, as its hook reads them."""
 
@@ -183,7 +184,7 @@ def read_rules(text: str, file: str = NAME) -> Rules:
 
 
 def _faults(document: Document, located: Located) -> Iterator[Fault]:
-    """What does not fit together: nobody is left who may decide, or a rule that nothing can reach."""
+    """Yield contradictions: nobody is left who may decide, or a rule is unreachable."""
     verdicts: list[tuple[Path, Verdict, Json]] = [
         (("rules", index, "then"), rule.then, located.data["rules"][index]["then"])
         for index, rule in enumerate(document.rules)

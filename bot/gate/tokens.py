@@ -24,7 +24,7 @@ class UnknownToken(SaysoError):
 
 
 class Token(Struct, frozen=True):
-    """What a token says of whoever has it: which agent it is, and which person (a Slack user id) it works for."""
+    """Identity of a token's holder: the agent, and the person (a Slack user id) it works for."""
 
     id: str
     agent: str
@@ -33,7 +33,7 @@ class Token(Struct, frozen=True):
 
 
 def hashed(token: str) -> str:
-    """What is stored of a token."""
+    """Return the stored form of a token."""
     return sha256(token.encode(errors="replace")).hexdigest()
 
 

@@ -1,10 +1,10 @@
-"""What agents say and do, in messages: which entries stand in which message, and that each is there once.
+"""Agents' texts and actions in messages: the entries of each message, and that each is there once.
 
-An entry (a part of a text, a turn's calls, a note) is a row. Several entries of one agent stand in one message as long
-as nothing else came below it and there is room: a *piece*. A row's result records the message, and the piece up to that
-entry, before the message is changed, so a crash repeats an edit and never a post. Whatever changes a message draws all that
-stands in it: the longest piece that a row of it has recorded. What is still being written is only in memory
-(`LiveText`); when its process dies, the row knows the message, and the whole text or a later attempt takes its place.
+An entry (a part of a text, a turn's calls, a note) is a row. Several entries of one agent share one message as long as
+no other message came below it and there is room: a *piece*. A row's result records the message, and the piece up to
+that entry, before the message is changed, so a crash repeats an edit and never a post. Each change of a message draws
+all of its content: the longest piece that a row of it has recorded. Text still being written is only in memory
+(`LiveText`); when its process dies, the row knows the message, and the whole text or a later attempt replaces it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ log = logging.getLogger("sayso.outbound")
 _GONE = ("message_not_found", "cant_update_message")
 _MOST_IN_PIECE = 40
 _DATA = ("{", "[", "```")
-"""How an answer begins that is JSON."""
+"""Beginnings of an answer that is JSON."""
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class LiveText:
     turn: str
     channel: str = ""
     structured: bool = False
-    """Whether the last answer is data, which is not for people."""
+    """True if the last answer is data, which is not for people."""
     blocks: dict[int, str] = field(default_factory=dict)
     over: set[int] = field(default_factory=set)
     """Parts whose row says what stays: nothing more is shown of them from here."""
@@ -158,7 +158,7 @@ class Pieces:
         return Sent({"done": True})
 
     def _says(self, data: Mapping[str, Json], live: LiveText | None) -> bool:
-        """Whether there is anything to show: a mark alone needs a text that it marks."""
+        """True if there is anything to show: a mark alone needs a text that it marks."""
         if data.get("tools") or data.get("note") or data.get("plan") or str(data.get("text") or "").strip():
             return True
         return data.get("ending") in ("writing", "cut") and live is not None and bool(live.text.strip())
@@ -215,7 +215,7 @@ class Pieces:
     async def _place(
         self, row: OutboxRow, data: dict[str, Json], live: LiveText | None
     ) -> tuple[Posted, tuple[str, ...], bool]:
-        """Where an entry is shown that is shown nowhere yet, and whether it was just posted there."""
+        """Return the message for a new entry, and whether it was just posted."""
         tail = self._tails.get(row.lane)
         agent = (data["sessionId"], agent_of(data["turn"]))
         # Where edits are used up it does not wait for one: it gets a message of its own.
@@ -341,7 +341,7 @@ class Pieces:
         return found
 
     async def _results(self, data: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
-        """What is known of those of a turn's calls that are over."""
+        """Return the known results of a turn's calls."""
         results: dict[str, dict[str, Json]] = {}
         for tool in data.get("tools") or ():
             row = await self.ledger.row(result_key(data["sessionId"], tool["path"]))

@@ -59,7 +59,7 @@ _PLAIN_TEXT = 3_000
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a message goes: a channel, and in it a thread."""
+    """Destination of a message: a channel, and a thread in it."""
 
     channel: str
     thread_ts: str | None = None
@@ -67,7 +67,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """Where a message stands."""
+    """Location of a posted message."""
 
     channel: str
     ts: str
@@ -273,7 +273,7 @@ async def _answered(call: Awaitable[Any]) -> Any:
 
 @contextmanager
 def _fine(reason: str) -> Iterator[None]:
-    """What is refused with this is done already."""
+    """Treat a refusal for this reason as done."""
     try:
         yield
     except Permanent as fault:

@@ -1,7 +1,7 @@
-"""What `message` nodes post, and where; files that are uploaded with it, or in its place.
+"""Posts of `message` nodes, and their destinations; files uploaded with a message, or instead of it.
 
-The message goes out first and is found again by its key, like everything that is posted. What is uploaded with it goes
-into its thread afterwards; what was posted is recorded before, so that a crash in between posts nothing again.
+The message goes out first and is found again by its key, like every post. Its files are uploaded into its thread
+afterwards; the post is recorded before, so that a crash in between posts nothing again.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ class Uploads:
 
 
 ELSEWHERE_SECONDS = 60.0
-"""How often rows are looked at that another process delivers (sessions of the terminal)."""
+"""Seconds between looks at rows that another process delivers (sessions of the terminal)."""
 
 
 @dataclass(eq=False, repr=False)
@@ -253,7 +253,7 @@ class Deliveries(Sender):
         return await self.poster.once(row, place, made.message, broadcast=bool(config.get("broadcast")))
 
     async def _place(self, config: Mapping[str, Json], state: State, path: str) -> Place | Posted:
-        """Where to post; for an update the message that is changed."""
+        """Return the destination; for an update the message to change."""
         thread = state.thread or {}
         if config.get("update"):
             name = str(config["update"])
@@ -324,7 +324,7 @@ class Deliveries(Sender):
 
 
 def undelivered(row: OutboxRow, message: str) -> Sequence[InboxItem]:
-    """What follows for the node whose message cannot be posted."""
+    """Return the outcome of a node whose message cannot be posted."""
     error: dict[str, Json] = {"type": "slack", "message": f"The message could not be posted. {message}"}
     return [_outcome("undelivered", row, decode(row.payload), error=error)]
 
@@ -335,7 +335,7 @@ def _outcome(do: str, row: OutboxRow, data: dict[str, Json], **fields: Any) -> I
 
 
 def _beside(place: Place | Posted, result: Mapping[str, Json]) -> Place:
-    """Where files go: into the thread of the message that they belong to."""
+    """Return the destination of files: the thread of their message."""
     if isinstance(place, Place) and place.thread_ts is not None:
         return place
     return Place(place.channel, result.get("ts"))

@@ -1,8 +1,8 @@
-"""Where messages go: places outside of the session's thread, names and addresses as mentions, and as whom
-agents speak; whether a session's thread can be posted in, as Slack's answers to its rows tell.
+"""Destinations of messages: places outside of the session's thread, names and addresses as mentions, and the names of
+speaking agents; and whether a session's thread takes posts, as Slack's answers to its rows tell.
 
-A channel that was archived, or that the bot was removed from, is no fault of a row: the row waits, its session
-becomes unreachable, and the row is tried again now and then. The first one that Slack takes brings the session back.
+A channel that was archived, or that the bot was removed from, is not a fault of a row: the row waits, its session
+becomes unreachable, and the row is retried periodically. The first one that Slack takes brings the session back.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = logging.getLogger("sayso.outbound")
 
 KEEP_SECONDS = 600.0
 AGAIN_SECONDS = 2.0
-"""How long to wait where Slack could not be asked."""
+"""Seconds to wait if Slack could not be asked."""
 DM = "dm:"
 _USER = re.compile(r"[UW][A-Z0-9]{2,}")
 
@@ -149,14 +149,14 @@ _KEPT = 500
 
 
 class Speakers:
-    """What agents are called above what they say. Once it is said of one it stays, whoever else is done meanwhile."""
+    """Names of agents above their texts. Once given, a name stays, even if other agents end."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
         self._called: dict[tuple[str, str], str] = {}
 
     async def of(self, data: Mapping[str, Json]) -> str:
-        """Which agent said an entry, as mrkdwn; empty where there is only one. `data` is the entry's row."""
+        """Return the agent of an entry, as mrkdwn; empty if there is only one. `data` is the entry's row."""
         key = (data["sessionId"], agent_of(data["turn"]))
         if key not in self._called:
             if len(self._called) >= _KEPT:
@@ -179,7 +179,7 @@ class Speakers:
 
 
 CLOSED = ("is_archived", "not_in_channel", "channel_not_found", "is_inactive")
-"""What Slack says where a channel takes nothing of ours until a person changes that."""
+"""Slack's errors for a channel that takes no posts until a person changes that."""
 
 UNSHOWN_SECONDS = 86400.0
 """After how long a question that could not be shown makes its session unreachable."""
@@ -192,14 +192,14 @@ _ELSEWHERE = ("to", "update", "ephemeral_to")
 
 
 class Reachability:
-    """What follows for sessions from what Slack did with their rows."""
+    """Effects on sessions of Slack's answers to their rows."""
 
     def __init__(self, ledger: Ledger, sessions: Sessions) -> None:
         self._ledger = ledger
         self._sessions = sessions
 
     async def lost(self, row: OutboxRow, fault: Permanent) -> Sequence[InboxItem] | None:
-        """What follows where the thread cannot be posted in; None where that is not what this refusal means.
+        """Return the effects of a thread that takes no posts; None if this refusal has another meaning.
 
         A question is never given up: whatever Slack has against it, nobody could answer what nobody sees."""
         hopeless = row.kind == "prompt" and posted_of(row) is None
@@ -215,7 +215,7 @@ class Reachability:
         return [remote_commands.item(key, state.session_id, "unreachable", reason=fault.reason)]
 
     def unshown(self, row: OutboxRow, now: str) -> Sequence[InboxItem]:
-        """What follows for a question that could not be shown for a day, or a card above it, whatever the reason."""
+        """Return the effects of a question that could not be shown for a day, or a card above it, whatever the reason."""
         late = timestamps.seconds_between(row.created_at, now) >= UNSHOWN_SECONDS
         if (
             row.kind not in ("prompt", "card")
@@ -231,7 +231,7 @@ class Reachability:
         ]
 
     async def regained(self, row: OutboxRow, outcome: Outcome) -> Sequence[InboxItem]:
-        """What follows where Slack took something for a session that was out of reach."""
+        """Return the effects of a successful post for an unreachable session."""
         taken = isinstance(outcome, Sent) and "ts" in outcome.result
         if not taken or row.session_id is None or not in_thread(row):
             return []
@@ -253,7 +253,7 @@ class Reachability:
 
 
 def in_thread(row: OutboxRow) -> bool:
-    """Whether a row goes into its session's thread."""
+    """True if a row goes into its session's thread."""
     if row.kind != "message":
         return row.kind in _KINDS
     config = decode(row.payload)["config"]

@@ -1,11 +1,11 @@
-"""What is said in place of doing something, to the whole thread or to the author of a row alone; reminders,
-escalations, and what is told to one person elsewhere.
+"""Replies in place of an action, to the whole thread or to the author of a row alone; reminders, escalations, and
+messages to one person elsewhere.
 
-A row is consumed together with the words that tell its author why nothing was caused, so that both come once.
+A row is consumed together with the reply that explains why nothing happened, so that both come once.
 
-A reminder or an escalation is a row that follows from a session's clocks. Each has a key of its own
-(question, and count or step), so it is there once whatever is killed. Other channels and people each have a
-lane of their own: one that Slack refuses holds no other, and the thread is told.
+A reminder or an escalation is a row that follows from a session's clocks. Each has a key of its own (question, and
+count or step), so it is posted once despite any crash. Other channels and people each have a lane of their own: a
+refusal by Slack blocks no other, and the thread is told.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ log = logging.getLogger("sayso.conversation")
 
 _MOST_LIVING = 10_000
 PATIENCE_SECONDS = 30.0
-"""How long a press waits for facts about its author before that person is asked to press again."""
+"""Seconds for which a click waits for facts about its author before that person is asked to click again."""
 
 
 class Notices:
@@ -96,7 +96,7 @@ class Notices:
         return [head for head in heads if (head.thread_key or "").split(":")[1:2] == [channel]]
 
     async def stored(self, key: str) -> InboxRow | None:
-        """What arrived under this key, done with or not."""
+        """Return the row that arrived under this key, done or not."""
         return await self.engine.writer.call(self.engine.store.inbox.row, key)
 
     # --- words ---------------------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ class Clocks(Sender):
         return Sent(position(await self.poster.once(row, Place(channel), note(data["text"], row.key))))
 
     async def _text(self, row: OutboxRow, data: dict[str, Json], state: State) -> str | None:
-        """What is told, or None where it is not true any more."""
+        """Return the message, or None if it no longer applies."""
         flow = await self.sessions.flow(state.session_id)
         if data["about"] == "unreachable":
             if state.phase != "unreachable" and not is_uncertain(row):

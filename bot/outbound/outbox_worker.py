@@ -67,11 +67,11 @@ _FRESH_SECONDS = 0.1
 _TROUBLE_SECONDS = 1.0
 """After how long the outbox is read again that could not be read."""
 _NEWER_SECONDS = 3600.0
-"""How long a row of a newer release is left before it is looked at again, and what follows it in its lane."""
+"""Seconds before another look at a row of a newer release, and at those behind it in its lane."""
 
 
 async def _always() -> bool:
-    """Where one process serves, it is the one that sends."""
+    """Return True: a single process is always the sender."""
     return True
 
 
@@ -252,7 +252,7 @@ class Outbound:
                 self._lanes[lane] = (row, task)
 
     def _card_first(self, row: OutboxRow) -> bool:
-        """Whether the session's card is being posted, or waits to be: it shall stand above everything else."""
+        """True if the session's card is being posted, or waits to be: it must be above everything else."""
         ahead = self._lanes.get(f"card:{row.session_id}")
         if ahead is None:
             waits = f"card:{row.session_id}" in self._cards and row.kind != "card"

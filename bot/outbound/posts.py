@@ -46,7 +46,7 @@ class Failed:
 Outcome: TypeAlias = Sent | Failed
 
 OVERTAKEN_SECONDS = 0.1
-"""How long to wait before a row is read again that is not as it was read."""
+"""Seconds before a row is read again that has changed."""
 DROPPED: dict[str, Json] = {"dropped": True}
 
 
@@ -57,9 +57,9 @@ class Sessions:
     state: Callable[[str], Awaitable[State]]
     flow: Callable[[str], Awaitable[Flow]]
     meters: Callable[[str], Mapping[str, Meter]] = lambda session_id: {}
-    """How far its running nodes say that they are, by path."""
+    """Returns the progress of its running nodes, by path."""
     lacks: Callable[[Flow], Awaitable[Sequence[str]]] | None = None
-    """What this installation lacks of what a flow refers to."""
+    """Returns the resources of a flow that are missing in this installation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +79,11 @@ class Ledger:
         return await self.writer.call(self.writer.store.outbox.of, session_id, prefix)
 
     async def arrived(self, key: str) -> InboxRow | None:
-        """What arrived under this key, done with or not."""
+        """Return the row that arrived under this key, done or not."""
         return await self.writer.call(self.writer.store.inbox.row, key)
 
     async def head(self, session_id: str) -> Head | None:
-        """Where a session stands."""
+        """Return the head of a session, or None."""
         return await self.writer.call(self.writer.store.sessions.head, session_id)
 
     async def put(self, rows: Sequence[PutOutbox]) -> None:
@@ -100,7 +100,7 @@ class Ledger:
             raise Hold(OVERTAKEN_SECONDS, f"{row.key} was sent, or is being sent, by another process")
 
     async def keep(self, row: OutboxRow, result: dict[str, Json]) -> None:
-        """What is known so far of a row that is still to be sent."""
+        """Record partial results of a row that is still to be sent."""
         await self.finish(row, "pending", encode(result))
 
     async def finish(
@@ -112,7 +112,7 @@ class Ledger:
         not_before: str | None = None,
         items: Sequence[InboxItem] = (),
     ) -> None:
-        """What became of an attempt, and what follows from it."""
+        """Record the result of an attempt, and its effects."""
         finish, now = self.writer.store.outbox.finish, self.now()
         await self.writer.call(
             finish, row.id, row.rev, now=now, state=state, result=result, not_before=not_before, items=items
@@ -120,7 +120,7 @@ class Ledger:
 
 
 def later(error: Exception, seconds: Callable[[], float], doing: str) -> Exception:
-    """What to raise where a call failed that nobody sees: the row waits, but for what Slack refuses for good."""
+    """Return the error to raise for a failed call that nobody sees: the row waits, unless Slack refuses for good."""
     fault = classify(error)
     if isinstance(fault, Permanent | AuthLost):
         return fault
@@ -128,7 +128,7 @@ def later(error: Exception, seconds: Callable[[], float], doing: str) -> Excepti
 
 
 def position(posted: Posted) -> dict[str, Json]:
-    """Where a message stands, as it is recorded."""
+    """Return the stored form of a message's location."""
     return {"channel": posted.channel, "ts": posted.ts}
 
 
@@ -137,12 +137,12 @@ _BEFORE = 60.0
 
 
 def result_of(row: OutboxRow) -> dict[str, Json]:
-    """What is recorded of earlier attempts; empty where nothing is."""
+    """Return the record of earlier attempts; empty if there is none."""
     return dict(decode(row.result)) if row.result is not None else {}
 
 
 def posted_of(row: OutboxRow | None) -> Posted | None:
-    """Where a row's message stands, if it is known to stand."""
+    """Return the location of a row's message, if known."""
     result = result_of(row) if row is not None else {}
     return Posted(result["channel"], result["ts"]) if "ts" in result else None
 
@@ -154,7 +154,7 @@ def opens(card: OutboxRow) -> str | None:
 
 
 def is_uncertain(row: OutboxRow) -> bool:
-    """Whether a request may have been carried out without our knowing."""
+    """True if a request may have been carried out without our knowledge."""
     result = result_of(row)
     return row.attempts > 0 and "ts" not in result and result.get("attempt") != row.attempts
 
@@ -229,8 +229,8 @@ class Poster:
         return None
 
     async def alone(self, row: OutboxRow, place: Place, posted: Posted) -> None:
-        """What was posted while this process may have been taken for dead is made harmless where another one has posted it
-        too. Raises `FenceLost` then."""
+        """Neutralize a post made while this process may have been taken for dead, if another one has posted it too.
+        Raises `FenceLost` then."""
         if permitted():
             return
         with under(FREE):

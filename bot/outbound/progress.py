@@ -1,4 +1,4 @@
-"""What has the cards drawn again beside a session's own steps: how far running nodes are, and a queue that moved up."""
+"""Redrawing of cards beside a session's own steps: progress of running nodes, and a queue that moved up."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ queue_log = logging.getLogger("sayso.queues")
 
 
 async def behind(writer: Writer, state: State) -> Behind | None:
-    """Whom a session waits for; None for one that waits for no lock, or whose turn it is. Raises `StorageError`."""
+    """Return the session ahead; None for one that waits for no lock, or whose turn it is. Raises `StorageError`."""
     if state.lock is None or not limits.pending(state):
         return None
     found = limits.standing(await writer.call(writer.store.locks.rows, state.lock.name), state.session_id)

@@ -21,7 +21,7 @@ from engine.language.codec import Json
 log = logging.getLogger("sayso.outbound")
 
 DROP_SECONDS = 120.0
-"""How long a mark waits for its turn on a message that has none: then the run goes without."""
+"""Seconds for which a mark waits for its turn on a message without one: then it is dropped."""
 
 
 def is_first(row: OutboxRow) -> bool:

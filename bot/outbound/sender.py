@@ -1,4 +1,4 @@
-"""What everything that sends rows has: the store, the calls, and lookups of sessions, channels and people."""
+"""Shared parts of everything that sends rows: the store, the calls, and lookups of sessions, channels and people."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Send: TypeAlias = Callable[[OutboxRow, dict[str, Json]], Awaitable[Outcome]]
 """Sends a row. Raises `Hold` where the row has to wait, and `SlackFault` where Slack did not do it."""
 
 STALE_SECONDS = 0.1
-"""How long to wait for a state that has not caught up with its row."""
+"""Seconds to wait for a state that has not caught up with its row."""
 
 LINK_SECONDS = 3.0
 """A message without an address in it rather than one much later."""
@@ -78,7 +78,7 @@ class Sender:
 
 
 def thread_of(state: State) -> Place:
-    """Where a session lives. Raises `Permanent` for one that has no thread."""
+    """Return the thread of a session. Raises `Permanent` if it has none."""
     if not state.thread:
         raise Permanent("no_thread", f"{state.session_id} lives in no thread")
     return Place(state.thread["channel"], state.thread["threadTs"])

@@ -1,4 +1,4 @@
-"""What sending a row means, kind by kind. Rendered from the session as it is now, not as it was when the row was written."""
+"""Sending of each kind of row. Rendered from the session as it is now, not as it was when the row was written."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ from prompt_state.question_row import thread_key
 log = logging.getLogger("sayso.outbound")
 
 UNSHOWN_SECONDS = 5.0
-"""How often it is looked whether a prompt that has changed is shown by now; its own row says so at once."""
+"""Seconds between checks whether a changed prompt is shown by now; its own row reports it at once."""
 PRESS_SECONDS = 1500.0
-"""How long a message is replaced through a press: Slack takes it for half an hour."""
+"""Seconds for which a message can be replaced through a click: Slack allows half an hour."""
 TOGETHER_SECONDS = 30.0
 """Requests of an agent that come within so many seconds share a message: an edit of an older one calls nobody."""
 _MOST_PRESSES = 10_000
@@ -65,7 +65,7 @@ class Rows(Sender):
     bot_user_id: str
     others: Mapping[str, Send]
     agent: bool = False
-    """Whether the app is an agent of Slack's, which shows how its sessions stand."""
+    """True if the app is a Slack agent, which shows the state of its sessions."""
     room: str | None = None
     """The address of the control room, where people can open it."""
 
@@ -96,7 +96,7 @@ class Rows(Sender):
         return await send(row, decode(row.payload))
 
     def refused(self, row: OutboxRow, reason: str, message: str) -> Failed:
-        """What follows when Slack refuses a row for good."""
+        """Return the effects of a row that Slack refuses for good."""
         kept = posted_of(row)
         result: dict[str, Json] = {"error": reason, "message": message}
         if kept is not None:
@@ -136,7 +136,7 @@ class Rows(Sender):
         return Sent({**position(posted), **told}, [item])
 
     async def _shared(self, state: State, prompt: Asked) -> Posted | None:
-        """Where the message stands on which another call shows this one too; None where there is none."""
+        """Return the message on which another call shows this one too, or None."""
         for one in beside(state, prompt):
             row = await self.ledger.row(prompt_key(one.prompt_id))
             if row is not None and prompt.prompt_id in result_of(row).get("calls", ()):
@@ -260,7 +260,7 @@ class Rows(Sender):
             await self.calls.edit(where, message)
 
     async def _by_press(self, key: str | None, where: Posted, message: Rendered) -> bool:
-        """Whether the message was replaced through the press that changed it, which is tried once."""
+        """True if the message was replaced through the click that changed it, which is tried once."""
         press = None if key is None or key in self._presses else await self.ledger.arrived(key)
         data: dict[str, Json] = {} if press is None else decode(press.payload)
         if press is None or not data.get("responseUrl") or data.get("messageTs") != where.ts:
@@ -351,7 +351,7 @@ class Rows(Sender):
         return prompt if asked is not None and asked.state == "pending" and not asked.attempts else None
 
     async def _on_card(self, prompt: Asked, session_id: str) -> Posted | None:
-        """Where the card stands that shows this prompt too; None for a prompt with a message of its own."""
+        """Return the location of the card that shows this prompt too; None for a prompt with a message of its own."""
         row = await self.ledger.row(card_key(session_id))
         on_it = row is not None and opens(row) == prompt.prompt_id and not prompt.reposts
         return posted_of(row) if on_it else None
@@ -395,7 +395,7 @@ class Rows(Sender):
         return message
 
     async def _behind(self, state: State) -> Behind | None:
-        """Whom the session waits for in the queue for its lock, with a link to that one's thread."""
+        """Return the session ahead in the queue for the lock, with a link to its thread."""
         found = await behind(self.ledger.writer, state)
         if found is None:
             return None
@@ -432,7 +432,7 @@ class Rows(Sender):
         return Sent(position(where))
 
     async def _alike(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
-        """How many messages like the one that began this thread came after it: the row was replaced by each of them."""
+        """Show the number of similar messages after the one that began this thread: each of them replaced the row."""
         message = note(alike_text(row.rev, data["latest"]), row.key)
         where = posted_of(row)
         if where is None:
@@ -488,7 +488,7 @@ class Rows(Sender):
         return await self._as_agent(self.calls.suggest(data["channel"], data["prompts"]))
 
     async def _as_agent(self, call: Awaitable[None]) -> Outcome:
-        """What only agents may do. Where Slack refuses it nothing is lost that anybody needs: it is noted."""
+        """Make a call for agents only. A refusal by Slack is harmless and only noted."""
         try:
             await call
         except Permanent as fault:
@@ -498,7 +498,7 @@ class Rows(Sender):
 
 
 def _session_status(state: State) -> str:
-    """How a session stands, in Slack's words for sessions of agents."""
+    """Return the state of a session in Slack's terms for sessions of agents."""
     if state.ended:
         return "closed"
     if state.open_prompts or state.phase in ("held", "unreachable"):
@@ -517,8 +517,8 @@ def _root(thread: str | None) -> Posted | None:
 
 
 def _rooted(data: dict[str, Json], outcome: dict[str, Json]) -> InboxItem:
-    """What follows a message that was to begin a thread: it stands, or Slack refused it. In its thread's lane, so that
-    what is said there at once waits for it."""
+    """Return the effect of a message that was to begin a thread: it was posted, or Slack refused it. In its thread's
+    lane, so that replies there wait for it."""
     then, posted = data["then"], outcome.get("posted")
     payload = {**then.get("payload", {}), **outcome}
     team = payload.get("team")

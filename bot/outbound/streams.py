@@ -46,7 +46,7 @@ class Streams:
     _: KW_ONLY
     told: Callable[[], None]
     sends: Callable[[], bool] = lambda: True
-    """Whether this process posts in a channel. Where another one does, the text appears once it is whole."""
+    """Returns True if this process posts in a channel. If another one does, the text appears once it is whole."""
     _ended: list[tuple[str, str]] = field(default_factory=list, init=False)
     _tasks: dict[tuple[str, str], asyncio.Task[None]] = field(default_factory=dict, init=False)
 

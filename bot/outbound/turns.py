@@ -1,7 +1,7 @@
-"""Which turn a row of the outbox waits for: how urgent it is, and which method it calls.
+"""Turn that a row of the outbox waits for: its urgency, and its method.
 
-What is posted in a thread is ordered: a lane has one row at a time. An edit is in no lane. It is rendered when it is
-sent, so of several changes of a message only the last one is shown.
+Posts in a thread are ordered: a lane has one row at a time. An edit is in no lane. It is rendered when it is sent, so
+of several changes of a message only the last one is shown.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _ELSEWHERE = ("tell", "direct", "file", "copies", "copy", "digest")
 
 
 def is_edit(row: OutboxRow) -> bool:
-    """Whether a row changes a message that stands; `message` nodes that change one are no such rows."""
+    """True if a row changes an existing message; `message` nodes that change one do not count."""
     return row.kind in _CHANGES or (row.kind in _REPLACED and posted_of(row) is not None)
 
 
 def repeatable(row: OutboxRow) -> bool:
-    """Whether a row can be sent again without harm."""
+    """True if a row can be sent again without harm."""
     return row.kind in (*_BESIDE, "copies", "recopy") or is_edit(row)
 
 
@@ -39,7 +39,7 @@ def lane_of(row: OutboxRow) -> str:
 
 
 def urgency_of(row: OutboxRow) -> Urgency:
-    """Who goes first."""
+    """Return the urgency of a row."""
     if not is_edit(row):
         return Urgency.QUESTION if row.kind in _FIRST else _of_words(row)
     data: dict[str, Json] = decode(row.payload)

@@ -49,7 +49,7 @@ PORT = 8765
 
 
 WATCH_SECONDS = 0.5
-"""How often it is looked whether flow files were saved."""
+"""Seconds between checks for saved flow files."""
 
 
 class DevFailed(SaysoError):

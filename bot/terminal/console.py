@@ -1,11 +1,11 @@
-"""What every command has: its place (global options, settings), exit codes, and output as text for people and
-JSON for machines.
+"""Shared parts of commands: their place (global options, settings), exit codes, and output as text for people and JSON
+for machines.
 
-The table of exit codes is the one that `--help` and the documentation show. `--help` loads nothing else of ours: what
-only commands need is imported where it is used.
+The table of exit codes is the one that `--help` and the documentation show. `--help` loads no other modules of ours:
+what only commands need is imported where it is used.
 
-Whatever comes from flows, people or programs passes through `clean` before a terminal sees it: control characters
-are spelled out, so that no reply can move the cursor or colour a decision.
+All text from flows, people or programs passes through `clean` before a terminal sees it: control characters are spelled
+out, so that no reply can move the cursor or colour a decision.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _SQLITE = "sqlite:///"
 PATIENCE_SECONDS = 30.0
-"""How long a command waits for another program that holds the database."""
+"""Seconds for which a command waits for another program that holds the database."""
 
 
 class Place(NamedTuple):
@@ -81,7 +81,7 @@ def database_file(settings: Settings) -> Path | None:
 
 
 def database_exists(settings: Settings) -> bool:
-    """Whether there is a database already; looking for sessions does not make one."""
+    """True if there is a database already; looking for sessions does not make one."""
     file = database_file(settings)
     return file is None or file.exists()
 
@@ -116,7 +116,7 @@ def writing(settings: Settings) -> Iterator[Store]:
 
 
 class Exit(IntEnum):
-    """What the exit code of a command says."""
+    """Exit code of a command."""
 
     OK = 0
     FAILED = 1
@@ -206,7 +206,7 @@ _BY_CODE = {
 
 
 class UsageError(SaysoError):
-    """What was asked for does not exist, or is said in a way that cannot be carried out."""
+    """The request names something that does not exist, or cannot be carried out."""
 
     code = "usage"
 
@@ -334,7 +334,7 @@ def moment(text: str) -> str:
 
 
 def ago(text: str, now: str) -> str:
-    """How long ago a time is; of a row that somebody changed it may be none."""
+    """Return the age of a time; a changed row may have none."""
     from bot.rendering.text import elapsed
     from engine.language.timestamps import seconds_between
 

@@ -49,11 +49,12 @@ ONE_SIGNAL_SECONDS = 0.1
 """SIGTERMs so close together are one wish: `timeout` of the coreutils sends its signal to the program and to its group."""
 
 Begin: TypeAlias = Callable[[Engine, Any], Awaitable[object]]
-"""What is done first: start the session, answer something, or take it up where it stands."""
+"""First action: start the session, answer something, or take it up as it is."""
 
 
 class Mode(Struct, frozen=True):
-    """How a session is followed: `ask` puts questions here, `wait` stays for times and locks, `json` ends in JSON."""
+    """Options for following a session: `ask` puts questions here, `wait` stays for times and locks, `json` ends in
+    JSON."""
 
     ask: bool
     wait: bool
@@ -73,7 +74,7 @@ class Mode(Struct, frozen=True):
 
     @property
     def out(self) -> TextIO:
-        """Where people read."""
+        """Return the stream that people read."""
         return sys.stderr if self.json else sys.stdout
 
 
@@ -135,7 +136,7 @@ async def _follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin
 
 @contextmanager
 def _kept_free(mode: Mode) -> Iterator[None]:
-    """What a function of a user's prints goes where people read: standard output may be read by a program."""
+    """Redirect prints of users' functions to the stream that people read: a program may read standard output."""
     if mode.json:
         with redirect_stdout(mode.out):
             yield
@@ -209,7 +210,7 @@ def prompt_json(prompt: Asked, state: State) -> dict[str, Json]:
 
 
 def result_json(state: State, store: Store) -> dict[str, Json]:
-    """Where a session rests, and what it waits for, for a machine. Raises `StorageError`."""
+    """Return the resting state of a session, and its waits, for a machine. Raises `StorageError`."""
     waits = due_moments(state)
     return {
         "sessionId": state.session_id,

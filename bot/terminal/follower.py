@@ -53,15 +53,15 @@ from engine.run.frontend import Message, NotDelivered
 from engine.run.session import RequestRefused
 
 POLL_SECONDS = 0.25
-"""How often a session that another process may have moved is looked at."""
+"""Seconds between looks at a session that another process may have moved."""
 
 OVERDUE_SECONDS = 10.0
-"""How long what was due before is waited for; usually it is done in an instant."""
+"""Seconds to wait for overdue work, which is usually done in an instant."""
 
 
 @dataclass
 class Typing:
-    """How far an answer is typed: with a form the fields so far; `edits` where that changes what is proposed."""
+    """Progress of typing an answer: with a form the fields so far; `edits` if that changes the proposal."""
 
     filling: Filling | None
     edits: bool = False
@@ -109,7 +109,7 @@ class Follower:
         self._serving: asyncio.Task[None] | None = None
         self._passed_over = -1
         self.left = False
-        """Whether the person at the terminal left."""
+        """True if the person at the terminal left."""
         self.too_late: PromptTimedOut | RequestRefused | None = None
         """Why what was to be done first was refused, where a deadline had passed: that is applied, and followed."""
 
@@ -190,7 +190,7 @@ class Follower:
                 return state
 
     def _is_overdue(self, state: State) -> bool:
-        """Whether something was due while nobody ran the session: it comes before any rest, and any question."""
+        """True if something came due while nobody ran the session: it comes before any rest, and any question."""
         now = self.engine.now()
         return state.seq != self._passed_over and any(timer.due_at <= now for timer in state.timers.values())
 
@@ -329,12 +329,12 @@ class Follower:
                 return True
 
     def _is_asked(self, state: State, prompt: Asked) -> bool:
-        """Whether this person may answer, and has not voted on it already."""
+        """True if this person may answer, and has not voted on it already."""
         voted = any(vote["actor"].get("id") == self.actor.id for vote in prompt.votes)
         return not voted and self.policy(self.actor, prompt.rules.action, state, prompt) is None
 
     async def _line(self, seq: int) -> str | None:
-        """What was typed; None when the person left, or the session moved on without them."""
+        """Return the typed line; None when the person left, or the session moved on without them."""
         try:
             line = await self._first(self.screen.read(), self._moved(seq))
         except EOFError:
@@ -343,7 +343,7 @@ class Follower:
         return line if isinstance(line, str) else None
 
     async def _answered(self, prompt: Asked, line: str, typing: Typing) -> bool:
-        """Whether the question is done with; the screen says what was wrong with an answer."""
+        """True if the question is done; the screen shows the error of an answer."""
         if typing.filling is None and wants_edit(prompt, line):
             typing.filling, typing.edits = editing_of(prompt), True
             return False
@@ -366,8 +366,7 @@ class Follower:
         return True
 
     async def _read(self, prompt: Asked, line: str, typing: Typing) -> Answer | Edit | None:
-        """What was typed as an answer or a change; None where a form has more fields. Raises `InvalidAnswer`,
-        `FileRefused`."""
+        """Return the typed answer or change; None if a form has more fields. Raises `InvalidAnswer`, `FileRefused`."""
         key = f"terminal:{os.urandom(8).hex()}"
         prompt, nonce = prompt, prompt.nonce
         if typing.filling is not None:
@@ -393,7 +392,7 @@ class Follower:
 
 
 def wants_edit(prompt: Question, line: str) -> bool:
-    """Whether the line asks to change what is proposed; a choice that is called so is that choice."""
+    """True if the line asks to change the proposal; a choice of that name takes precedence."""
     chosen = match_option(prompt.options, line) is not None
     return line.strip().casefold() == EDIT and not chosen and editing_of(prompt) is not None
 
@@ -405,7 +404,7 @@ def _changed(prompt: Question, values: dict[str, Json]) -> dict[str, Json]:
 
 
 def asks_why(prompt: Question, line: str) -> bool:
-    """Whether a reason is all that is missing."""
+    """True if only a reason is missing."""
     return ":" not in line and (
         prompt.require_reason or any(option["value"] == ANSWER for option in prompt.options)
     )

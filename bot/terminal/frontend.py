@@ -20,16 +20,16 @@ from engine.nodes.types.registry import node_types
 from engine.run.frontend import Message, NotDelivered
 
 SHOWN: dict[str, Json] = {"terminal": True}
-"""Where a prompt is, when it is on a terminal."""
+"""Place of a prompt that is on a terminal."""
 
 
 EDIT = "edit"
 FILL = "fill"
-"""What is typed to change what an approval proposes, and to fill in a form that can also be turned down."""
+"""Word that starts changing an approval's proposal, or filling in a form that can also be declined."""
 
 
 class Lines(Protocol):
-    """What prints."""
+    """Printer of a session."""
 
     def narrate(self, state: State, event: Event) -> None:
         """A committed event; `state` is the session's state after it, or later."""
@@ -50,7 +50,7 @@ class TerminalFrontend:
         return SHOWN
 
     async def close(self, state: State, asked: Asked) -> None:
-        """What was printed stays; `observe` says what became of it."""
+        """Do nothing: printed text stays; `observe` shows the outcome."""
 
     async def deliver(self, message: Message, key: str) -> dict[str, Json]:
         """Print a message. As in Slack it fails where a file of it cannot be read."""
@@ -73,7 +73,7 @@ class TerminalFrontend:
 
 
 class Filling:
-    """How far a form is filled in."""
+    """Progress of filling in a form."""
 
     def __init__(self, fields: list[Field]) -> None:
         self._fields = fields
@@ -86,7 +86,7 @@ class Filling:
 
     @property
     def done(self) -> bool:
-        """Whether every field has its value."""
+        """True if every field has its value."""
         return len(self.values) == len(self._fields)
 
     def take(self, line: str) -> None:
@@ -116,12 +116,12 @@ def filling_of(prompt: Question) -> Filling | None:
 
 
 def fills_in(prompt: Question) -> bool:
-    """Whether it is a form that can also be turned down."""
+    """True if it is a form that can also be declined."""
     return prompt.fills_beside
 
 
 def editing_of(prompt: Question) -> Filling | None:
-    """What an approval proposes, as far as it may be changed, with its values as they are; None where nothing may be."""
+    """Return the editable part of an approval's proposal with its current values; None if nothing is editable."""
     editable, values = prompt.editable, prompt.values
     fields = [_filled(field, values) for field in prompt.fields if field["name"] in editable]
     return Filling(fields) if fields else None

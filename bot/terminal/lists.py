@@ -16,7 +16,7 @@ from prompt_state.question_row import PromptState
 
 
 def waits_for(head: Head, questions: Sequence[PromptState], lock: str | None, due_at: str | None) -> str:
-    """What a session waits for: a lock, its thread, people, somebody to let it go on, or a time."""
+    """Describe a session's wait: a lock, its thread, people, a `resume`, or a time."""
     if lock is not None:
         return one_line(f"lock {lock}", 60)
     found = [one_line(plain(prompt.message), 60) for prompt in questions]
@@ -66,7 +66,7 @@ def letter_json(row: InboxRow) -> dict[str, Json]:
 
 @dataclass
 class Sum:
-    """What some model calls came to, in billionths of a dollar."""
+    """Sum of model calls, in billionths of a dollar."""
 
     calls: int = 0
     paid: int = 0
@@ -104,7 +104,7 @@ def in_dollars(amount: int) -> str:
 
 
 def spend_json(rows: Sequence[SpendRow], days: int, cap: Decimal | None, today: str) -> dict[str, Json]:
-    """What calls of so many days cost, by day, flow and session, for a machine; `cap` is in dollars a day."""
+    """Return the costs of so many days, by day, flow and session, for a machine; `cap` is in dollars a day."""
     parts: dict[str, Callable[[SpendRow], str]] = {
         "byDay": lambda row: row.day,
         "byFlow": lambda row: row.flow_name,

@@ -59,7 +59,7 @@ def error_text(error: dict[str, Json] | None) -> str:
 
 
 def item_of_failure(state: State, path: str) -> str:
-    """What the item is called at which a loop failed; empty where it was none, or has no name."""
+    """Return the label of the item at which a loop failed; empty if there was none."""
     run = state.nodes.get(path)
     items = list(run.passes["items"].values()) if run is not None and run.passes is not None else []
     return one_line(item_label(items[-1]), 60) if items else ""
@@ -116,5 +116,5 @@ def question_lines(message: str) -> list[str]:
 
 
 def standing(head: Head) -> str:
-    """How a session stands in one word, as far as its head says it: not whether it failed by a decision."""
+    """Return the state of a session in one word, as far as its head has it: a rejection is not told apart."""
     return "set aside" if head.quarantined else phases.standing(head.status, head.phase)

@@ -170,7 +170,7 @@ def _folded(children: Sequence[Entry], *, whole: bool) -> Iterator[Entry | int]:
 
 
 def _pass_name(entry: Entry) -> str:
-    """Which pass it is: the item and its number, the round, the branch, the case."""
+    """Return the label of a pass: the item and its number, the round, the branch, the case."""
     name = clean(entry.name)
     match entry.type:
         case "foreach":

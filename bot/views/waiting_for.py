@@ -16,7 +16,7 @@ _MOST_ASKED = 500
 
 
 class WaitingFor:
-    """Which open questions wait for somebody, and for whom somebody's own runs wait."""
+    """Open questions that wait for a person, and the people for whom that person's own runs wait."""
 
     def __init__(self, writer: Writer, people: People, gate: Gate) -> None:
         self._writer = writer

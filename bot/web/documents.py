@@ -264,7 +264,8 @@ def text_of(value: Json) -> str:
 
 
 def conversation(past: Past, at: int | None, path: str = "") -> dict[str, Json]:
-    """What the agents of a session said and did, the last turns of it; with a path those of one agent, or of one model call."""
+    """Return agents' texts and actions in a session, the last turns; with a path those of one agent, or of one model
+    call."""
     turns = [turn for turn in transcript(past.until(at)) if not path or path in (turn.agent, turn.path)]
     return {
         "turns": [_said(turn) for turn in turns[-_MOST_TURNS:]],

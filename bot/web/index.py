@@ -51,7 +51,7 @@ class Known(NamedTuple):
     error: dict[str, Json] | None = None
     """Why it failed."""
     told: str | None = None
-    """What its steps gave and why they failed, in small letters; None until that was read."""
+    """Outputs and errors of its steps, in small letters; None until read."""
 
     @property
     def status(self) -> str:
@@ -60,7 +60,7 @@ class Known(NamedTuple):
 
     @property
     def standing(self) -> str:
-        """How it stands, as people see it."""
+        """Return the state as people see it."""
         if self.head.quarantined:
             return SET_ASIDE
         return standing(self.head.status, self.head.phase, self.error)
@@ -71,7 +71,7 @@ class Known(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Which sessions are asked for; empty is any. `before` is the last one of the page before."""
+    """Filter for sessions; empty fields match any. `before` is the last one of the page before."""
 
     q: str = ""
     status: Collection[str] = ()

@@ -203,7 +203,7 @@ _MOST_CALL = 300
 
 
 def _call(run: NodeRun) -> str:
-    """What the step does, as in the question before it: whoever looks whether it was done reads it there."""
+    """Describe the step's action as its approval did, for the person who checks whether it was done."""
     if not isinstance(run.input, dict):
         return ""
     text = action_text(run.type, run.input).partition("\n")[0].replace("`", "'")

@@ -9,7 +9,7 @@ from engine.language.errors import InvalidAnswer
 from engine.language.patterns import fits
 
 SCOPES = ("place", "thread")
-"""Where such a grant holds: in the folder from which the agent asked, or in its session."""
+"""Scopes of such a grant: the folder from which the agent asked, or its session."""
 MOST_SECONDS = 30 * 86400.0
 
 

@@ -11,7 +11,7 @@ import re
 from engine.language.codec import Json, canonical
 
 _SHELL = ";&|`$<>()\\\x7f" + "".join(map(chr, range(32)))
-"""What `*` does not stand for in a rule that allows: signs that a shell acts on."""
+"""Shell characters, which `*` does not match in an allowing rule."""
 
 
 def fits(wanted: Json, given: Json, exact: bool) -> bool:
@@ -46,5 +46,5 @@ def _matches(pattern: str, text: str) -> bool:
 
 
 def _ways_up(text: str) -> int:
-    """How often two dots stand side by side."""
+    """Return the number of pairs of adjacent dots."""
     return sum(len(dots) - 1 for dots in re.findall(r"\.{2,}", text))
