@@ -259,7 +259,7 @@ class Requests:
                 raise Refused("this call was asked about with other arguments")
             if known.get("request") is not None:
                 standing = await self._standing(known["request"])
-                changed = known["scripts"] != wanted.scripts
+                changed = known.get("scripts", {}) != wanted.scripts
                 usable = standing is not None and standing.handed is None and not self._is_stale(standing)
                 if usable and not changed:
                     return str(known["request"])

@@ -344,3 +344,22 @@ async def test_a_script_that_changes_is_asked_about_anew(hooks: Hooks, tmp_path:
     await thread.says("may have run, whose script has changed")
     assert (await hooks.decision(given, "--wait", "0"))[0] == "defer"
     assert thread.count("wants to use") == 3
+
+
+async def test_a_hook_that_is_killed_while_it_waits_leaves_one_question(hooks: Hooks) -> None:
+    """Claude Code asks again under another id: it joins, gets the allow, and a third asking asks people."""
+    killed = await asyncio.create_subprocess_exec(
+        *SAYSO, "gate", "hook", "--wait", "60", env=hooks.env, stdin=asyncio.subprocess.PIPE
+    )
+    assert killed.stdin is not None
+    killed.stdin.write(json.dumps(event("make deploy")).encode())
+    killed.stdin.write_eof()
+    thread = await hooks.gate.thread()
+    message = await thread.says("wants to use")
+    killed.kill()
+    await killed.wait()
+    await thread.press("ben", message, "Allow once")
+    await thread.says("Approved")
+    both = [hooks.decision(event("make deploy", call), "--wait", "0") for call in ("toolu_2", "toolu_3")]
+    assert sorted([decision for decision, _, _ in await asyncio.gather(*both)]) == ["allow", "defer"]
+    await hooks.gate.workspace.wait_for(lambda: thread.count("wants to use") == 2, timeout=20)

@@ -342,6 +342,16 @@ async def test_over_http_each_client_brings_its_token(gate: Gate) -> None:
             await thread.press("ben", message, "Allow once")
             await thread.press("cleo", message, "Allow once")
             assert (await asked)["state"] == "allowed"
+        tasks = Tasks()
+        async with (
+            httpx2.AsyncClient(headers={"Authorization": f"Bearer {other}"}) as http,
+            Client(streamable_http_client(url, http_client=http), extensions=[tasks]) as client,
+        ):
+            answered = asyncio.create_task(client.call_tool("ask_human", {"message": "Which colour?"}))
+            await thread.says("Which colour?")
+            await thread.reply("ben", "blue")
+            told = (await answered).structured_content or {}
+            assert (told["answer"]["text"], len(tasks.seen)) == ("blue", 1)
     finally:
         server.kill()
         await server.wait()
