@@ -44,6 +44,7 @@ _SHM_GROWTH = {apsw.SQLITE_IOERR_SHMSIZE, apsw.SQLITE_IOERR_SHMMAP}
 class SqliteConnection(Database):
     """A connection. Not for two threads at once."""
 
+    near = True
     refused = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError)
     unreadable = (UnicodeDecodeError, apsw.CorruptError)
 
@@ -92,6 +93,16 @@ class SqliteConnection(Database):
         else:
             self.raw.set_busy_handler(Patience(self._path, self._patience))
 
+    @contextlib.contextmanager
+    def impatient(self) -> Iterator[None]:
+        """See `Database.impatient`."""
+        with self._lock:
+            self.raw.set_busy_timeout(0)
+            try:
+                yield
+            finally:
+                self._wait_for_others()
+
     def give_back(self) -> bool:
         """Give some free pages back to the disk; whether there are more. Inside a write transaction."""
         if (
@@ -116,13 +127,8 @@ class SqliteConnection(Database):
         """See `Database.thorough`: freed parts of pages are overwritten anyway, and the log, which has what they held, is
         emptied, unless others read it."""
         yield
-        with self._lock, self.translated(), contextlib.suppress(apsw.BusyError):
-            if self._patience is None:
-                self.raw.set_busy_timeout(0)  # whoever reads for long holds up nobody
-            try:
-                self.raw.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-            finally:
-                self._wait_for_others()
+        with self.impatient(), self.translated(), contextlib.suppress(apsw.BusyError):
+            self.raw.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     def use_wal(self) -> None:
         """Switch to WAL, and let a new file give pages back; one that has tables must be compacted for that. Apart from

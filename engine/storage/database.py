@@ -64,6 +64,9 @@ class Database(ABC):
     laned: ClassVar[bool] = False
     """True if several processes may serve it: it has lanes, see `engine.storage.lanes`."""
 
+    near: ClassVar[bool] = False
+    """True for a file of this machine: a commit waits for the disk alone."""
+
     watch: WriteWatch
     """Check that it is as new as it should be."""
 
@@ -164,6 +167,11 @@ class Database(ABC):
     @contextmanager
     def thorough(self) -> Iterator[None]:
         """Leave no traces of data overwritten or deleted meanwhile, as far as this backend can."""
+        yield
+
+    @contextmanager
+    def impatient(self) -> Iterator[None]:
+        """Where another program writes meanwhile, `StorageBusy` at once."""
         yield
 
     def give_back(self) -> bool:

@@ -5,6 +5,10 @@ thread of its own. All commits that are queued when the thread comes around go i
 are ready in the same turn share one wait for the disk; the same with what is ingested. Commits of one session
 keep their order, and a call sees all that was queued before it; it may see more than that.
 
+A commit to a file that finds the thread idle is carried out on the loop's own thread, at most one in each turn of the loop:
+the way to the writer's thread and back takes as long as a short commit. Not where commits take longer, where another
+program holds the database, or while somebody waits for an acknowledgement.
+
 Invariants: a waiter hears of a commit only after COMMIT returned. A waiter that is cancelled takes nothing back:
 what was queued is carried out, and only its outcome goes unheard (whoever needs it folds the session again).
 When the thread ends, every waiter gets an error, and so does every later call.
@@ -23,7 +27,7 @@ from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 from msgspec import Struct
 
 from engine.journal.records import Commit, CommitResult, InboxItem
-from engine.language.errors import RowRefused, StorageBroken, StorageError
+from engine.language.errors import RowRefused, StorageBroken, StorageBusy, StorageError
 from engine.storage.backoff import is_away, passes
 from engine.storage.errors import WriterClosed, WriterNotStarted
 from engine.storage.store import Store
@@ -42,6 +46,13 @@ QUIET_SECONDS = 15.0
 
 TOLD_SECONDS = 60.0
 """Seconds between log lines about a store that still refuses."""
+
+
+HERE_SECONDS = 0.002
+"""A commit on the loop's own thread takes as long as this at most, by the one before it."""
+
+ACKNOWLEDGED_SECONDS = 1.0
+"""How long after something was ingested commits are left to the thread."""
 
 
 class _Job(Struct):
@@ -102,6 +113,13 @@ class Writer:
         self._gate = threading.Lock()
         self._trouble = _Trouble(store)
         self._ended: StorageError | None = WriterNotStarted()
+        self._waiting = 0
+        """Jobs that are queued or under way."""
+        self._short = False
+        """True if the last commit that had a transaction of its own took little time."""
+        self._had_its_turn = False
+        """True if a commit was carried out on the loop's own thread in this turn of the loop."""
+        self._ingested = 0.0
 
     def start(self) -> None:
         """Start the thread; a second call does nothing."""
@@ -123,11 +141,15 @@ class Writer:
 
     async def commit(self, commit: Commit) -> CommitResult:
         """Commit one step; durable once `Stored` is returned. Raises what is wrong with it or with the store."""
-        result: CommitResult = await self._outcome("commit", commit, commit.session_id)
+        result: CommitResult | None = self._here(commit)
+        if result is None:
+            result = await self._outcome("commit", commit, commit.session_id)
+        assert result is not None, "the store tells of each commit what became of it"
         return result
 
     async def ingest(self, items: Sequence[InboxItem], now: str) -> list[int | None]:
         """Store inbox rows, in one transaction with whatever else is ingested; durable on return. See `InboxTable.ingest`."""
+        self._ingested = time.monotonic()
         ids: list[int | None] = await self._outcome("ingest", (list(items), now))
         return ids
 
@@ -148,7 +170,32 @@ class Writer:
         with self._gate:
             if self._ended is not None:
                 raise _copy(self._ended)
+            self._waiting += 1
             self._queue.put(job)
+
+    def _here(self, commit: Commit) -> CommitResult | None:
+        """Carry out a commit on this thread; None where it is left to the writer's."""
+        if not self._short or self._had_its_turn or not self.store.near:
+            return None
+        if time.monotonic() - self._ingested < ACKNOWLEDGED_SECONDS:
+            return None
+        with self._gate:
+            if self._waiting or self._thread is None:
+                return None
+        self._had_its_turn = True
+        asyncio.get_running_loop().call_soon(self._turn_is_over)
+        with self.store.impatient():
+            [outcome] = self._together("commit", [commit])
+        if isinstance(outcome, StorageBusy):
+            return None
+        if isinstance(outcome, Exception):
+            self._trouble.note([outcome])
+            raise outcome
+        result: CommitResult = outcome
+        return result
+
+    def _turn_is_over(self) -> None:
+        self._had_its_turn = False
 
     # -- on the thread
 
@@ -202,16 +249,22 @@ class Writer:
             done = set(map(id, alike))
             jobs[:] = [job for job in jobs if id(job) not in done]
         self._trouble.note([error for _, _, error in outcomes if error is not None])
+        with self._gate:
+            self._waiting -= len(outcomes)
         _tell(outcomes)
 
     def _together(self, kind: str, given: list[Any]) -> Sequence[Any]:
         """Return the results of one transaction for these, or the error of each."""
+        begin = time.monotonic()
         try:
-            return self.store.commit(given) if kind == "commit" else self._ingested(given)
+            return self.store.commit(given) if kind == "commit" else self._ids_of(given)
         except Exception as error:
             return [_copy(error) for _ in given]
+        finally:
+            if kind == "commit" and len(given) == 1:
+                self._short = time.monotonic() - begin < HERE_SECONDS
 
-    def _ingested(self, given: list[tuple[list[InboxItem], str]]) -> Sequence[Any]:
+    def _ids_of(self, given: list[tuple[list[InboxItem], str]]) -> Sequence[Any]:
         items = [item for queued, _ in given for item in queued]
         try:
             ids = iter(self.store.inbox.ingest(items, given[-1][1]))

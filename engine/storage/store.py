@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
@@ -245,6 +246,15 @@ class Store(Tables):
             f"This database belongs to Slack team {team}, app {app}, not to team {team_id}, app {app_id}; "
             "use another SAYSO_DATABASE_URL."
         )
+
+    @property
+    def near(self) -> bool:
+        """See `Database.near`."""
+        return self._db.near
+
+    def impatient(self) -> AbstractContextManager[None]:
+        """See `Database.impatient`."""
+        return self._db.impatient()
 
     # -- what concerns several parts
 

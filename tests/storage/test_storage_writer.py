@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from engine.journal.records import Commit, InboxItem, Lost, Stored
@@ -18,6 +19,7 @@ from engine.language.errors import (
     StorageFull,
     UnknownSession,
 )
+from engine.storage import group_commit
 from engine.storage.group_commit import Writer
 from engine.storage.open import MemoryStore
 from engine.storage.sqlite import open_sqlite
@@ -300,5 +302,95 @@ async def test_the_writer_drives_a_real_database(tmp_path: Path) -> None:
     await asyncio.gather(*(session(n) for n in range(30)))
     counts = [len(list(await writer.call(store.sessions.journal, f"session-{n}"))) for n in range(30)]
     assert counts == [6] * 30
+    writer.close()
+    store.close()
+
+
+# --- on the loop's own thread ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each commit counts as a short one, however slow this machine is."""
+    monkeypatch.setattr(group_commit, "HERE_SECONDS", 60.0)
+
+
+@pytest.fixture
+async def lone(short: None, store: Recorder, writer: Writer) -> Writer:
+    """A writer that knows that commits are short, and had nothing else to do."""
+    await writer.commit(step("session-9", 1, 1, event("b")))
+    store.threads.clear()
+    store.batches.clear()
+    return writer
+
+
+async def test_a_lone_commit_needs_no_other_thread(store: Recorder, lone: Writer) -> None:
+    """Where nothing else waits, a commit is carried out on the loop's own thread."""
+    assert isinstance(await lone.commit(step("session-0", 1, 1, event("b"))), Stored)
+    assert store.threads == {threading.current_thread().name}
+    assert list(store.sessions.journal("session-0")) == [event("a"), event("b")]
+
+
+async def test_sessions_that_are_ready_in_the_same_turn_share_a_transaction(
+    store: Recorder, lone: Writer
+) -> None:
+    """In one turn of the loop one commit is carried out at once, and the others wait for the disk together."""
+    await asyncio.gather(*(lone.commit(step(f"session-{n}", 1, 1, event("b"))) for n in range(9)))
+    assert store.batches == [["session-0"], [f"session-{n}" for n in range(1, 9)]]
+
+
+async def test_a_lone_commit_fails_as_any_other(store: Recorder, lone: Writer) -> None:
+    """What the store raises reaches the caller, and a fenced session is told so."""
+    store.failure = StorageFull("No space is left.")
+    with pytest.raises(StorageFull):
+        await lone.commit(step("session-0", 1, 1, event("b")))
+    store.failure = None
+    await asyncio.sleep(0)
+    assert isinstance(await lone.commit(step("session-0", 9, 1, event("b"))), Lost)
+    assert store.threads == {threading.current_thread().name}
+
+
+async def test_a_commit_behind_a_job_waits_for_the_thread(store: Recorder, lone: Writer) -> None:
+    """A commit sees what was queued before it."""
+    async with Gate(lone):
+        task = asyncio.ensure_future(lone.commit(step("session-0", 1, 1, event("b"))))
+        await queued(task)
+        assert not store.batches
+    await task
+    assert store.threads == {"sayso-writer"}
+
+
+async def test_no_acknowledgement_waits_for_a_lone_commit(store: Recorder, lone: Writer) -> None:
+    """While messages come in, commits are left to the writer's thread."""
+    await lone.ingest([InboxItem("key", "event", b"{}")], NOW)
+    await lone.commit(step("session-0", 1, 1, event("b")))
+    assert store.threads == {"sayso-writer"}
+
+
+async def test_slow_commits_are_left_to_the_thread(
+    store: Recorder, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the disk is slow the loop does not wait for it."""
+    monkeypatch.setattr(group_commit, "HERE_SECONDS", 0.0)
+    for seq in (1, 2, 3):
+        await writer.commit(step("session-0", 1, seq, event("b")))
+    assert store.threads == {"sayso-writer"}
+
+
+@pytest.mark.usefixtures("short")
+async def test_the_loop_waits_for_no_other_program(tmp_path: Path) -> None:
+    """While another program writes to the file the loop goes on, and the commit follows."""
+    store = open_sqlite(tmp_path / "sayso.db", key=KEY)
+    writer = Writer(store)
+    writer.start()
+    await writer.commit(new_session("session-0", None, event("a")))
+    other = apsw.Connection(str(tmp_path / "sayso.db"))
+    other.execute("BEGIN IMMEDIATE")
+    task = asyncio.ensure_future(writer.commit(step("session-0", 1, 1, event("b"))))
+    await queued(task)
+    assert not task.done()
+    other.execute("ROLLBACK")
+    assert isinstance(await task, Stored)
+    other.close()
     writer.close()
     store.close()
