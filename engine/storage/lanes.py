@@ -55,10 +55,11 @@ _DEAD = """dead AS (SELECT id FROM workers WHERE beat < moment(?2)
 _FREED = "lanes.owner IN (SELECT id FROM dead) OR lanes.owner NOT IN (SELECT id FROM workers)"
 _DUE = """due AS (
  SELECT key FROM (SELECT key FROM lanes WHERE owner IS NULL AND wake_at <= moment(0) AND ?5 IN ('', key)
-  AND key NOT IN (SELECT value FROM json_each(?3)) ORDER BY wake_at LIMIT ?4) AS free
- UNION ALL SELECT key FROM lanes WHERE owner = ?1 AND wake_at <= moment(0)
+  AND key NOT IN (SELECT value FROM json_each(?3)) AND key NOT IN ('send', 'chores', 'serving') ORDER BY wake_at LIMIT ?4) AS free
+ UNION ALL SELECT key FROM lanes WHERE owner = ?1 AND wake_at <= moment(0) AND key NOT IN ('send', 'chores', 'serving')
  UNION ALL SELECT key FROM lanes WHERE owner IS NOT NULL AND (FREED)
   AND ?5 IN ('', key) AND key NOT IN ('send', 'chores', 'serving'))""".replace("FREED", _FREED)
+"""Lanes of sessions that may be taken. The others are claimed, and nothing wakes them."""
 _ARRIVE = "INSERT INTO lanes (key, wake_at, epoch) VALUES (?1, moment(?2), 0) SOONER".replace(
     "SOONER", _SOONER
 )
@@ -84,7 +85,7 @@ UPDATE lanes SET epoch = CASE WHEN owner = ?1 THEN epoch ELSE epoch + 1 END, own
     .replace("FREED", _FREED)
 )
 _CLAIM = """WITH DEAD INSERT INTO lanes (key, owner, epoch) VALUES (?3, ?1, 1) ON CONFLICT (key) DO UPDATE
- SET owner = excluded.owner, epoch = lanes.epoch + 1
+ SET owner = excluded.owner, epoch = lanes.epoch + 1, wake_at = NULL
  WHERE lanes.owner IS NULL OR lanes.owner = excluded.owner OR FREED RETURNING epoch""".replace(
     "DEAD", _DEAD
 ).replace("FREED", _FREED)

@@ -186,6 +186,18 @@ def test_a_lane_is_claimed_whether_something_arrived_or_not(two: Two) -> None:
     assert one.lanes.claim(SEND) == Lane(SEND, lane.epoch + 2)
 
 
+def test_the_sender_of_a_process_that_ended_is_claimed_and_not_taken(two: Two) -> None:
+    """A process that ends wakes what it had. Who takes a lane of threads also lets it go, so two would post at once."""
+    one, other = two
+    one.lanes.claim(SEND)
+    one.close()
+    assert other.lanes.take(8) == []
+    theirs = other.lanes.claim(SEND)
+    assert theirs is not None
+    assert other.lanes.take(8) == []
+    assert other.lanes.mine(theirs)
+
+
 def test_a_timer_wakes_the_lane_of_its_session(two: Two) -> None:
     """When it is due."""
     one, _ = two
@@ -269,6 +281,12 @@ FAULTS: dict[str, tuple[object, str, object, Callable[[Two], None]]] = {
         lanes._TAKE.replace("me.since <", "me.since >="),
         test_whoever_was_away_itself_takes_nothing_from_others,
     ),
+    "who posts is found among the lanes of threads": (
+        lanes,
+        "_TAKE",
+        lanes._TAKE.replace(" AND key NOT IN ('send', 'chores', 'serving')", ""),
+        test_the_sender_of_a_process_that_ended_is_claimed_and_not_taken,
+    ),
     "what arrives in a lane with an owner is not noted": (
         LaneTable,
         "arrive",
@@ -288,6 +306,10 @@ def test_a_fault_of_lanes_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch)
     owner, attribute, fault, check = FAULTS[name]
     if name.startswith("whoever comes"):
         monkeypatch.setattr(lanes, "_LOOK", lanes._LOOK.replace("me.since <", "me.since >="))
+    if name.startswith("who posts"):
+        monkeypatch.setattr(
+            LaneTable, "take", lambda self, limit: self._taken((self.owner, -4000, "[]", limit, ""))
+        )
     monkeypatch.setattr(owner, attribute, fault)
     one = LanedStore()
     stores = one, one.another()

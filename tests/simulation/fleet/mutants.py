@@ -152,7 +152,7 @@ FLEET_SEEN_AT: dict[str, int] = {
     "misses_what_comes_meanwhile": 2,
     "works_on_lanes_of_others": 11,
     "takes_from_the_living": 1,
-    "takes_up_again_what_it_left": 137,
+    "takes_up_again_what_it_left": 146,
     "looks_again_at_once": 24,
     "posts_beside_others": 0,
     "keeps_posting": 3,
