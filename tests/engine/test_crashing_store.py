@@ -12,13 +12,13 @@ from engine.testing import CrashingStore
 READS = {
     "": {
         "agenda", "alive", "changed", "claimable", "close", "compact", "counts", "dated", "derived", "disclose", "enclose", "file", "generation",
-        "holds", "leave", "listen", "members", "note_trouble", "peers", "register", "serve_beside", "served",
-        "serving", "shared", "sign", "stale", "suspended", "troubles", "try_serving",
+        "hears", "holds", "impatient", "leave", "listen", "members", "near", "note_trouble", "peers", "pooled", "register",
+        "serve_beside", "served", "serving", "shared", "sign", "stale", "suspended", "troubles", "try_serving", "watch",
     },
     "flows": {"form", "text"},
     "inbox": {"dead_letters", "lane", "row", "rows"},
     "kept": {"row", "rows"},
-    "lanes": {"claim", "mine", "of", "owner", "take"},
+    "lanes": {"claim", "mine", "of", "others", "owner", "take"},
     "locks": {"grants", "left_behind", "rows", "unplaced"},
     "marks": {"rows", "ts"},
     "outbox": {"due", "of", "row"},

@@ -135,6 +135,7 @@ async def test_a_session_whose_take_up_failed_is_taken_up_later(backing: Backing
 async def test_a_cancelled_caller_takes_nothing_back(backing: Backing, tmp_path: Path) -> None:
     """What was queued is carried out although its caller left; memory is folded again and nothing runs twice."""
     store = FaultyStore(backing.open())
+    store.near = False
     async with running(store, tmp_path) as rig:
         session_id = (await rig.settled(ASK)).session_id
         answer = asyncio.ensure_future(rig.engine.resume(session_id, "fine", actor=ANA))

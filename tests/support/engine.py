@@ -340,6 +340,7 @@ class FaultyStore:
         self.failed = asyncio.Event()
         self.batches: list[int] = []
         self.answers: dict[str, Any] = {}
+        self.near = store.near
         self._loop = asyncio.get_running_loop()
 
     def commit(self, batch: Sequence[Commit]) -> list[PartResult]:
