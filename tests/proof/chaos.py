@@ -171,6 +171,8 @@ class Chaos:
         self.random = random.Random(seed)
         self.wrong_clocks = 0.0
         """The part of the processes whose clock is an hour ahead."""
+        self.away = False
+        """True while the server is away, or its connections are ended."""
         self.apart = False
         """True if each process has a network of its own."""
         self.members: list[Member] = []
@@ -208,7 +210,8 @@ class Chaos:
         while True:
             for member in [one for one in self.members if one.bot.process.returncode is not None]:
                 self.members.remove(member)
-                if not member.expected:
+                began = any("ready" in line.lower() for line in member.bot.lines)
+                if not member.expected and (began or not self.away):
                     self._note(member.bot)
                 await self.add(member.role)
             await asyncio.sleep(0.05)
@@ -261,10 +264,13 @@ class Chaos:
 
     @asynccontextmanager
     async def _told(self, name: str) -> AsyncIterator[None]:
-        """Count the lines that each process logs until some seconds after this."""
+        """Count the lines that each process logs until some seconds after this. Who starts meanwhile may end: whoever runs it starts
+        it again."""
         before = {member.bot: len(member.bot.lines) for member in self.members}
+        self.away = True
         yield
         await asyncio.sleep(LIMIT_SECONDS)
+        self.away = False
         counts = [len(bot.lines) - count for bot, count in before.items() if bot.process.returncode is None]
         self.lines.setdefault(name, []).extend(counts)
 
@@ -401,7 +407,11 @@ def verdict(made: Chaos, people: list[Person], log: Path) -> Verdict:
     found.ended_badly = made.ended_badly
     found.tracebacks = [line for bot in made.fleet.bots for line in bot.lines if "Traceback" in line]
     for person in people:
-        assert person.thread is not None
+        if person.thread is None:
+            found.open.append(f"{person.number} has not begun")
+            continue
+        if person.thread.find(f"Finished n{person.number}") is None:
+            found.open.append(f"{person.number} has not finished: {person.thread.texts()[-1:]}")
         found.said_twice += said_twice(person.thread.messages())
     store = open_postgres(made.server.get_uri(), KEY.encode())
     try:

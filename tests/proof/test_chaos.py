@@ -39,6 +39,8 @@ async def lived(
         async with asyncio.timeout(240 + 10 * len(acts)):
             await asyncio.gather(*map(in_turn, people), breaking)
             await made.settled()
+    except TimeoutError:
+        print("not over in time; done so far:", dict(made.done))
     finally:
         breaking.cancel()
     found = verdict(made, people, log)

@@ -56,7 +56,9 @@ class Namespace:
             os.close(file)
             if entered:
                 raise OSError(ctypes.get_errno(), f"the namespace {self.name} cannot be entered")
-            return socket.create_server(("127.0.0.1", port))
+            server = socket.create_server(("127.0.0.1", port))
+            server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return server
 
         with ThreadPoolExecutor(1) as thread:  # a namespace is one of a thread
             return thread.submit(made).result()

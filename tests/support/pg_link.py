@@ -36,6 +36,8 @@ class Link:
     async def open(self, listener: socket.socket | None = None) -> asyncio.Server:
         """Listen, where this socket does or else on any port; `url` is where."""
         sock = listener or socket.create_server(("127.0.0.1", 0))
+        # asyncio sets it itself only for a socket that knows its protocol: else each answer waits for forty milliseconds.
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         server = await asyncio.start_server(self._accept, sock=sock)
         here = {"host": "127.0.0.1", "port": server.sockets[0].getsockname()[1]}
         self.url = make_url({**self._there, **here})
