@@ -31,7 +31,7 @@ class AgentSurface:
     notices: Notices
 
     def handlers(self) -> dict[str, RowHandler]:
-        """By kind of row."""
+        """Return the handlers by kind of row."""
         return {decisions.TAB: self.tab, decisions.STOPPED: self.stopped}
 
     async def tab(self, row: InboxRow) -> bool:
@@ -47,7 +47,7 @@ class AgentSurface:
         return await self.notices.consume(row, "told", suggest_row(data["channel"], prompts))
 
     async def stopped(self, row: InboxRow) -> bool:
-        """Cancel what goes on in this thread, as far as this person may: it means what our own button means."""
+        """Cancel the runs in this thread that this person may cancel, like our own button."""
         data = decode(row.payload)
         heads = [head for head in await self.notices.heads(row.thread_key) if head.status not in ENDED]
         if not heads:
@@ -63,6 +63,6 @@ class AgentSurface:
             except StorageError:
                 raise
             except SaysoError:
-                # Why not is said of the last one.
+                # The reason is reported for the last one.
                 continue
         return await self.replies.do(row, data, heads[0].session_id, abort)

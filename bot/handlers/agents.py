@@ -36,7 +36,7 @@ class ToAgents:
     async def say(
         self, row: InboxRow, data: dict[str, Json], session_id: str, said: Steer, told: str | None = None
     ) -> bool:
-        """Words for an agent of this session. `told` is for their author, once they have reached it."""
+        """Give a message to an agent of this session. `told` is the reply to its author once that is done."""
         try:
             files = await self._fetched(session_id, data, said)
         except NotNow as error:
@@ -48,8 +48,8 @@ class ToAgents:
     async def beside(
         self, row: InboxRow, data: dict[str, Json], actor: Actor, session_id: str, path: str
     ) -> None:
-        """The files of a reply that answers what an agent asked at this path: they stand behind the answer. Done once more, it
-        changes nothing. Raises `NotNow`."""
+        """Add the files of a reply that answers an agent's question at this path: they follow the answer. Idempotent.
+        Raises `NotNow`."""
         agent = agent_of(await self.notices.engine.verified_state(session_id), path)
         if agent is None:
             return
@@ -77,7 +77,8 @@ class ToAgents:
     async def _fetched(
         self, session_id: str, data: dict[str, Json], said: Steer
     ) -> tuple[dict[str, Json], ...]:
-        """The files of a message. Where no agent is to hear it none is fetched: the engine refuses it by their names."""
+        """Return the files of a message. None is fetched without an agent to hear it: the engine refuses it by their
+        names."""
         sent = data.get("files") or []
         if not sent or self.files is None:
             return ()

@@ -1,17 +1,17 @@
-"""Reads what was said while nobody listened: after a start, after any gap, and in a channel that is open to the bot again.
+"""Reads messages that were not delivered: after a start, after any gap, and in a channel that is open to the bot again.
 
-By channel: the pages of a channel's history hold the mentions and reactions that were missed there, and say of each thread
-when its last reply came. Only threads that moved are read, those with the newest questions first. So a quiet channel takes
-one call however many threads wait in it; what lies so far back that pages cost more than threads is read thread by thread.
+By channel: the pages of a channel's history hold the mentions and reactions that were missed there, and the time of
+each thread's last reply. Only threads that moved are read, those with the newest questions first. So a quiet channel
+takes one call however many threads wait in it; threads so far back that pages cost more are read one by one.
 
-A thread's mark says how far a completed read has come, and only a completed read moves it: a live reply may not jump
-over a missed one. Everything found goes the same way as an event, under the same key, so what was delivered too
-is taken once. All this stands back behind whoever waits for an answer (`bot.wire.budget`); a thread in which somebody
-writes meanwhile is read at once.
+A thread's mark records the progress of a completed read, and only a completed read moves it: a live reply must not jump
+over a missed one. All findings go the same way as an event, under the same key, so a message that was delivered too is
+taken once. Reads yield to calls that people wait for (`bot.wire.budget`); a thread in which somebody writes meanwhile
+is read at once.
 
-A message that was edited before it was read is taken with the words that it has now, if nobody heard the first ones;
-else its author is told that the edit does not count, as for any other edit: also of what was read before, within a day,
-where its thread is read anyway.
+A message that was edited before it was read is taken in its current form if its first one was never seen; else its
+author is told that the edit does not count, as for any other edit. That includes messages read before, within a day, if
+their thread is read anyway.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ log = logging.getLogger("sayso.catchup")
 
 DAY_SECONDS = 86400.0
 INSTALLED = "installed"
-"""Mark set at the very first start: what was said before it is not for this installation."""
+"""Mark set at the very first start: earlier messages are not for this installation."""
 
 AHEAD_SECONDS = 3600.0
 MOST_THREADS = 100_000
 AGAIN_SECONDS = 15.0
-"""After how long what could not be read is tried again."""
+"""Seconds before failed reads are retried."""
 
 TOLD_SECONDS = 60.0
 """Seconds between two lines of the log about the progress of a long read."""
@@ -68,7 +68,7 @@ _GONE = ("channel_not_found", "thread_not_found", "not_in_channel", "missing_sco
 
 
 class CatchUp:
-    """The reads that are due. What is pending has a number, so that what becomes due again while it is read stays."""
+    """The reads that are due. Pending ones have a number, so that one that becomes due again while it is read stays."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class CatchUp:
 
     @property
     def complete(self) -> bool:
-        """True if all could be read so far; else `run()` is to be called again after a while."""
+        """True if all could be read so far; else call `run()` again after a while."""
         return not (self._kinds or self._channels or self._unread or self._back)
 
     def unread(self, key: str) -> bool:
@@ -124,26 +124,26 @@ class CatchUp:
         self._kinds, self._channels, self._unread, self._back = {}, {}, {}, set()
 
     async def begin(self) -> None:
-        """There was a gap: every thread with a session that has not ended may hold what was not delivered."""
+        """Begin after a gap: every thread of an open session may have undelivered messages."""
         self._delivered.begin()
         self._unread = self._numbered(dict.fromkeys(_in_order(await self._open_heads())))
         self._kinds = self._numbered(_KINDS)
         self._tried.clear()
 
     async def again(self, channel: str) -> None:
-        """The bot can read a channel again: what was said there meanwhile was not delivered."""
+        """Read a channel that the bot can read again, whose messages were not delivered meanwhile."""
         heads = [head for head in await self._open_heads() if _channel_of(str(head.thread_key)) == channel]
         self._unread |= self._numbered(_in_order(heads))
         self._channels |= self._numbered([channel])
         self._back.discard(channel)
 
     def regained(self, key: str) -> None:
-        """Something could be posted in a thread again: what was said in its channel meanwhile was not delivered."""
+        """Read the channel of a thread that takes posts again, whose messages were not delivered meanwhile."""
         self.reread(key)
         self._back.add(_channel_of(key))
 
     def reread(self, key: str) -> None:
-        """A thread may hold what was not delivered."""
+        """Read a thread that may have undelivered messages."""
         self._unread |= self._numbered([key])
 
     async def _open_heads(self) -> list[Head]:
@@ -151,7 +151,7 @@ class CatchUp:
         return [head for head in heads if (head.thread_key or "").startswith(f"{self._home.team_id}:")]
 
     def progress(self) -> str | None:
-        """The progress of the read in words; None where nothing is due."""
+        """Return the progress of the read as text, or None if nothing is due."""
         if self.complete:
             return None
         channels, threads = len(self._channels), len(self._unread)
@@ -186,26 +186,27 @@ class CatchUp:
         return found
 
     async def ensure(self, key: str | None) -> int:
-        """Read this thread if it was not read since the gap; how many messages were new. What arrives now waits for
-        it, since what was missed is older. Raises nothing: a thread that cannot be read now is read at the next `run()`."""
+        """Read this thread if it was not read since the gap; returns the number of new messages. New arrivals wait for
+        it, since missed messages are older. Raises nothing: a thread that cannot be read now is read at the next
+        `run()`."""
         if key is None or key not in self._unread:
             return 0
         return await self._once(key)
 
     async def read(self, key: str) -> int:
-        """Read a thread whose session began just now, for what was said there before it; how many messages were new."""
+        """Read a thread whose session has just begun, for earlier messages; returns the number of new ones."""
         self.reread(key)
         return await self.ensure(key)
 
     async def _once(self, key: str) -> int:
-        """Read a thread unless that was done since the gap; who comes while it is read waits for that."""
+        """Read a thread unless that was done since the gap; concurrent callers wait for it."""
         async with self._locks.setdefault(key, asyncio.Lock()):
             found = await self._guarded(self._thread, self._unread, key) if key in self._unread else 0
         self._locks.pop(key, None)
         return found
 
     async def _guarded(self, read: Read, due: dict[str, int], name: str) -> int:
-        """One failure must not keep the others from being read: what failed stays due, unless it is refused for good."""
+        """Read without letting one failure stop the others: a failed read stays due, unless it is refused for good."""
         number, found = due[name], 0
         try:
             found = await read(name)
@@ -292,8 +293,8 @@ class CatchUp:
         return new
 
     async def _far_back(self, channel: str, prefix: str, roots: dict[str, int], reach: float) -> None:
-        """Threads from before a channel's mark: a page from the newest of them on where it will show several, by how far
-        the last page went; the others are read as they are, for that is one call too."""
+        """Read threads from before a channel's mark: by page where one will show several, judged by the range of the
+        last page; one by one otherwise, for that is one call too."""
         while roots:
             order = sorted(roots, key=float, reverse=True)
             near = (float(ts) - float(before) <= reach for ts, before in pairwise(order))
@@ -311,12 +312,12 @@ class CatchUp:
             self._queue(prefix, roots, _end(messages, newest) if answer.get("has_more") else oldest)
 
     def _queue(self, prefix: str, roots: dict[str, int], since: str) -> None:
-        """Threads from there on are to be read. Those that a page should have shown and did not may be gone."""
+        """Queue threads from there on. Those missing from a page that should show them may be gone."""
         for ts in [ts for ts in roots if float(ts) >= float(since)]:
             self._moved.put_nowait((roots.pop(ts), prefix + ts))
 
     async def _judge(self, prefix: str, messages: Sequence[Message], roots: dict[str, int]) -> None:
-        """Of the threads that a page shows, those that did not move are done; the others are to be read."""
+        """Sort the threads on a page: unmoved ones are done, the others are to be read."""
         here = [message for message in messages if message["ts"] in roots]
         keys = [prefix + message["ts"] for message in here if message.get("reply_count")]
         known = await self._writer.call(known_until, self._writer.store, keys)
@@ -337,8 +338,8 @@ class CatchUp:
         while (entry := await self._moved.get()) != _END:
             number, key = entry
             if self._unread.get(key) == number:
-                # Not under the thread's lock: who writes there meanwhile does not wait for this turn. Nor does this turn
-                # wait for the lock: whoever reads there may get no other turn. What they cannot read stays due.
+                # Not under the thread's lock, so that writers there do not wait for this turn. This turn does not wait
+                # for the lock either: its holder may get no other turn. Threads that cannot be read stay due.
                 async with self._client.budget.reserved(_REPLIES):
                     if key not in self._locks:
                         found += await self._once(key)
@@ -363,7 +364,7 @@ class CatchUp:
                 newest = max(newest, message["ts"], key=float)
         return await self._take(await self._heard_first(found), scope, newest)
 
-    # --- what is found -------------------------------------------------------------------------------------
+    # --- findings ------------------------------------------------------------------------------------------
 
     def _found(self, message: Message, channel: str, mark: str) -> list[Missed]:
         """A message that was said or edited since a mark, if it is for us."""
@@ -374,7 +375,7 @@ class CatchUp:
         return [] if found is None else [Missed(*found, float(message["ts"]) > since)]
 
     async def _heard_first(self, found: list[Missed]) -> list[InboxItem]:
-        """The messages and edits to be stored, given what was heard of them before."""
+        """Return the messages and edits to be stored, given what was received of them before."""
         store, items = self._writer.store, list[InboxItem]()
         for missed in found:
             heard = told = None
@@ -397,7 +398,7 @@ class CatchUp:
         ]
 
     async def _take(self, items: list[InboxItem], scope: str, newest: str) -> int:
-        """Store what was found, in the order in which it was said, and then move the mark."""
+        """Store the findings in the order in which they were sent, and then move the mark."""
         items.sort(key=lambda item: float(item.key.split(":")[3]))
         stored = await self._writer.ingest(items, self._now()) if items else []
         await self._writer.call(self._writer.store.marks.move, scope, newest)
@@ -408,8 +409,8 @@ class CatchUp:
 
 
 def has_moved(root: Message, known: str, us: str) -> bool:
-    """True if a thread may hold what was not delivered, by what its root says of its last reply. `known` is the newest
-    message of it that was read or delivered. How many replies there are says nothing: one may be deleted for another."""
+    """True if a thread may have undelivered messages, judged by the last reply in its root. `known` is its newest
+    message that was read or delivered. The number of replies proves nothing: one may be deleted for another."""
     latest = root.get("latest_reply")
     if not latest or (root.get("reply_users") == [us] and root.get("reply_users_count") == 1):
         return bool(root.get("reply_count")) and not latest
@@ -417,7 +418,7 @@ def has_moved(root: Message, known: str, us: str) -> bool:
 
 
 def _parts(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
-    """A page in parts so small that nobody notices the work on one of them."""
+    """Split a page into parts too small for the work on one to be noticed."""
     return (messages[at : at + PAGE] for at in range(0, len(messages), PAGE))
 
 

@@ -1,8 +1,8 @@
-"""Changes of channels and of our messages: archived, left, back again, deleted. Inbox rows → commands. And what
-people are told of dead letters, and of sessions that do not verify.
+"""Changes of channels and of our messages: archived, left, rejoined, deleted. Inbox rows → commands. Also the notes
+about dead letters, and about sessions that do not verify.
 
-These events only make quicker what posting finds out anyway (`bot.outbound.destinations`), so one that is lost costs time
-and nothing else. Only the deletion of a question's message is known from its event alone, until it is edited.
+These events only speed up what posting finds out anyway (`bot.outbound.destinations`), so a lost one costs only time.
+Only the deletion of a question's message is known from its event alone, until it is edited.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ log = logging.getLogger("sayso.changes")
 
 
 class ChannelChanges:
-    """Handlers for what happened to channels and messages. `back` is told of channels that can be posted in again."""
+    """Handlers for changes of channels and messages. `back` is called with channels that take posts again."""
 
     def __init__(self, notices: Notices, back: Callable[[str], Awaitable[None]]) -> None:
         self._notices = notices
@@ -39,7 +39,7 @@ class ChannelChanges:
         self._back = back
 
     def handlers(self) -> dict[str, Callable[[InboxRow], Awaitable[bool]]]:
-        """By kind of inbox row."""
+        """Return the handlers by kind of inbox row."""
         return {
             decisions.CHANNEL: self.channel,
             decisions.DELETED: self.deleted,
@@ -57,8 +57,8 @@ class ChannelChanges:
         return await self._notices.consume(row, "applied")
 
     async def shared(self, row: InboxRow) -> bool:
-        """Another organisation reads a channel from now on: what goes on there is paused until somebody who may steer it
-        says `resume`."""
+        """Pause the runs of a channel that another organisation can now read, until somebody who may steer them says
+        `resume`."""
         channel = decode(row.payload)["channel"]
         said: list[Row] = []
         for head in await self._notices.living(channel):
@@ -85,7 +85,7 @@ class ChannelChanges:
         if lost:
             return await self._lost(row, lost[0].session_id, lost[0].prompt_id, data)
         if any([await self._being_posted(prompt) for prompt in open_here]):
-            # It may be this very message: where it stands is not recorded yet.
+            # It may be this very message, whose location is not recorded yet.
             return False
         return await self._notices.consume(row, "ignored")
 
@@ -129,8 +129,8 @@ class DeadLetters:
         self._engine = engine
 
     async def told(self, row: InboxRow) -> Sequence[Row]:
-        """The intents that say it; none for what nobody did, as when a channel was archived."""
-        # Tried again under another id, and failed again: that is said again.
+        """Return the intents that report it; empty for rows without an author, as when a channel was archived."""
+        # A retry under another id that failed again is reported again.
         key, thread = f"dead:{row.key}:{row.id}", await self._thread(row)
         if thread is not None:
             return [note_to(thread, key, phrases.dead_letter_text(row.key))]
@@ -145,12 +145,12 @@ class DeadLetters:
 
 
 def quarantine_rows(head: Head, lacks: str | None) -> Sequence[Row]:
-    """The note in a thread whose session's records do not verify, or lack a node type here."""
+    """Return the note to the thread of a session whose records do not verify, or that lacks a node type here."""
     return _note(head, "quarantine", phrases.quarantine_text(head.flow_name, head.session_id, lacks))
 
 
 def newer_rows(head: Head) -> Sequence[Row]:
-    """The note in a thread whose session is left to a newer release."""
+    """Return the note to the thread of a session that is left to a newer release."""
     return _note(head, "newer", phrases.newer_text(head.flow_name))
 
 

@@ -54,10 +54,10 @@ class Presses:
     notices: Notices
     replies: Replies
     taken: Callable[[], None]
-    """Says that there are more rows to be handled."""
+    """Called when there are more rows to handle."""
 
     async def click(self, row: InboxRow) -> bool:
-        """A button or a control: carry out what it means."""
+        """Carry out a button or a control."""
         data = decode(row.payload)
         known = Pressed(self.home)
         while isinstance(meaning := understand(data, known), Needs):
@@ -90,7 +90,7 @@ class Presses:
             return await self.notices.not_looked_up(row, data, error)
 
     async def _read(self, row: InboxRow, needs: Needs) -> object:
-        """A question or a session of the thread in which somebody pressed, for who may do what depends on the channel; or a
+        """Return a question or a session of the thread of the click, since permissions depend on the channel; or a
         stored message."""
         engine = self.notices.engine
         if needs.part == "written":
@@ -102,8 +102,8 @@ class Presses:
         return head if head is not None and head.thread_key == row.thread_key else None
 
     async def _approve(self, row: InboxRow, data: dict[str, Json], prompts: list[PromptState]) -> bool:
-        """Approve all calls of a message, as this person may: a press of each one's own button, which is decided, refused
-        and recorded by itself."""
+        """Approve all calls of a message that this person may approve: each as a click on its own button, decided,
+        refused and recorded separately."""
         items, left = [], 0
         for prompt in prompts:
             actor = await self.people.actor(data, entries=prompt.approvers or ())
@@ -134,7 +134,7 @@ class Presses:
             else await engine.writer.call(engine.store.sessions.head, prompt.session_id)
         )
         if (head is None or head.status in ENDED) and await grants.counts(prompt_id):
-            # The run that gave it is over: its row alone is changed.
+            # The run that gave it is over: only its row is changed.
             return await grants.revoke(row, data, prompt_id, await self.people.actor(data))
         if prompt is None:
             return await self.notices.whisper(row, data, GONE, "refused")
@@ -180,7 +180,7 @@ class Presses:
         return True
 
     async def _retry(self, row: InboxRow, data: dict[str, Json], session_id: str) -> bool:
-        """Whoever may start its flow may have it tried again, in its thread."""
+        """Try a run again in its thread, for anyone who may start its flow."""
         engine = self.notices.engine
         try:
             flow, state = await engine.flow_of(session_id), await engine.verified_state(session_id)
@@ -195,7 +195,7 @@ class Presses:
         return True
 
     async def _meant(self, row: InboxRow, data: dict[str, Json], meant: WrittenBefore) -> bool:
-        """Take what was written before as what it is meant to be; then the menu says so."""
+        """Take an earlier message as the chosen kind; the menu then shows that."""
         written = {**data, "files": meant.files, "ts": meant.ts}
         said_at = f"{data['team']}:{data['channel']}:{meant.ts}"
         if isinstance(meant.to, Head):
@@ -221,7 +221,7 @@ class Presses:
         return stored is not None and stored.outcome == "applied"
 
     async def _say_instead(self, row: InboxRow, data: dict[str, Json], text: str, *more: Row) -> None:
-        """The message whose button was pressed has done its work: it says what came of it, without buttons."""
+        """Replace the message of the clicked button with its result, without buttons."""
         lane = row.thread_key or row.key
         edit = edit_row(f"menu:{row.key}", lane, data["channel"], data["messageTs"], text)
         await self.notices.put(edit, *more)

@@ -1,11 +1,12 @@
-"""Until where a thread is known although it was not read: by what was delivered while the bot was connected.
+"""Progress of threads that were not read: known from messages delivered while the bot was connected.
 
-A catch-up read leaves a thread alone whose last message is known. Without this every thread whose last word was delivered
-would be read at each start. A note counts when it is ten minutes old, since Slack delivers again for six: by then nothing
-older is still on its way. It counts only if all sockets have carried something since, for a deaf one may have swallowed what
-was said before. What was not acknowledged, and Slack's own word that it drops events, end all noting until all is read again.
+A catch-up read skips a thread whose last message is known. Without this every thread whose last message was delivered
+would be read at each start. A note counts when it is ten minutes old, since Slack redelivers for six: by then no older
+message is still on its way. It counts only if all sockets have delivered something since, for a deaf one may have lost
+earlier messages. Unacknowledged events, and Slack's notice that it drops events, end all noting until all is read
+again.
 
-`known:` marks only say which threads need no read. From where a thread is read, only a completed read says.
+`known:` marks only tell which threads need no read. Only a completed read decides where the next one begins.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from engine.storage.group_commit import Writer
 from engine.storage.store import Store
 
 NOTED_SECONDS = 600.0
-"""After how long nothing older than a delivered message is still on its way."""
+"""Seconds after which no message older than a delivered one is still on its way."""
 
 OPEN = ("running", "paused")
 """Statuses of sessions that somebody may still say something to."""
@@ -34,16 +35,16 @@ class Delivered:
         self._sound = True
 
     def note(self, key: str, ts: str) -> None:
-        """A message of this thread was delivered, and stored if it is for us."""
+        """Note a delivered message of this thread, stored if it is for us."""
         if self._sound:
             self._recent[key] = max(ts, self._recent.get(key, ts), key=float)
 
     def lost(self) -> None:
-        """Something may have been lost although the bot is connected: nothing is noted until all is read again."""
+        """Stop noting until all is read again: messages may be lost although the bot is connected."""
         self._forget(sound=False)
 
     def begin(self) -> None:
-        """There was a gap, and all will be read: only what is delivered from now on is noted."""
+        """Restart noting after a gap: all will be read, so only later deliveries count."""
         self._forget(sound=True)
 
     def _forget(self, *, sound: bool) -> None:
@@ -51,8 +52,8 @@ class Delivered:
         self._recent, self._older, self._turned = {}, {}, self._steady()
 
     async def settle(self, unread: Callable[[str], bool], carried: Callable[[float], bool]) -> None:
-        """Keep what is old enough. `unread` tells threads that are to be read anyway, `carried` whether all sockets have
-        carried something since then."""
+        """Keep notes that are old enough. `unread` is True for threads that are to be read anyway, `carried` if all
+        sockets have delivered something since then."""
         if self._steady() - self._turned < NOTED_SECONDS:
             return
         kept = carried(self._turned)
@@ -65,7 +66,7 @@ class Delivered:
 
 
 def known_until(store: Store, keys: list[str]) -> dict[str, str]:
-    """By thread the newest message that was read or delivered; those without one are left out."""
+    """Return by thread the newest message that was read or delivered; threads without one are left out."""
     known: dict[str, str] = {}
     for key in keys:
         for ts in (store.marks.ts(f"thread:{key}"), store.marks.ts(f"known:{key}")):

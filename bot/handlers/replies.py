@@ -1,12 +1,11 @@
-"""Carries out messages: inbox rows → engine commands, control words, and an explanation where nothing is done.
+"""Carries out messages: inbox rows → engine commands, control words, and an explanation if nothing is done.
 
-A reply, a press, a form and files that answer a question become an `Answer`, and go through `Replies.do` to
-`Engine.resume(session, message)`. The session is loaded from its snapshot: by that call, or before it where the routing
-of a reply needs the thread's sessions. A refusal is told to its author only.
+Replies, clicks, forms and files that answer a question become an `Answer`, and go through `Replies.do` to
+`Engine.resume(session, message)`. The session is loaded from its snapshot: by that call, or earlier if the routing of a
+reply needs the thread's sessions. Only the author sees a refusal.
 
-Every row is consumed in the commit of what it caused, or together with the words that tell its author why nothing
-was caused. A row that cannot be decided yet (a prompt that is being posted, a person who cannot be looked up) is
-held: it stays in the inbox.
+Every row is consumed in the commit that it caused, or together with the explanation to its author. A row that cannot be
+decided yet (a prompt that is being posted, a person who cannot be looked up) is held: it stays in the inbox.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ log = logging.getLogger("sayso.conversation")
 
 
 def told_later(state: State, command: Command) -> str | None:
-    """The note for an author whose words count later; None if they count now."""
+    """Return the note for an author whose message takes effect later; None if it does now."""
     if state.phase == "held" and isinstance(command, Answer | Steer):
         return phrases.RECORDED if isinstance(command, Answer) else phrases.KEPT
     waits = state.phase == "waiting" and bool(state.open_prompts)
@@ -86,8 +85,8 @@ def told_later(state: State, command: Command) -> str | None:
 async def _listeners(
     notices: Notices, actor: Actor, heads: Sequence[Head]
 ) -> tuple[list[Listener], list[Listener]]:
-    """The agents of a thread, with how each of them hears this person; and all that their flows have, by name: a state
-    knows those only that are under way."""
+    """Return the agents of a thread, with how each hears this person; and all agents in their flows, by name, since a
+    state has only those under way."""
     found: list[Listener] = []
     by_name: list[Listener] = []
     for head in heads:
@@ -141,8 +140,8 @@ class Replies:
         text: str,
         nonce: str | None = None,
     ) -> bool:
-        """Answer a question with words, and with the files that came with them where it takes some: those are fetched
-        before it counts. Those of an answer to an agent are shown to it."""
+        """Answer a question with text, and with its files if it takes some: those are fetched before it counts. Files
+        of an answer to an agent are shown to it."""
         sent, files = data.get("files") or [], None
         try:
             if sent and prompt.accepts_files and self._files is not None:
@@ -166,7 +165,7 @@ class Replies:
         *,
         told: str | None = None,
     ) -> bool:
-        """Carry out any command with this row. `told` is what its author reads once it is done."""
+        """Carry out any command with this row. `told` is the reply to its author once it is done."""
         consumed = [Consumed(row.id, "applied")]
         try:
             state = await self._engine.hear(session_id, command, consumed=consumed)
@@ -180,7 +179,7 @@ class Replies:
         return True
 
     async def carry_out(self, row: InboxRow, data: dict[str, Json], make: Callable[[Actor], Command]) -> bool:
-        """Carry out a submission about the prompt `data["promptId"]`, as whoever submitted it."""
+        """Carry out a submission about the prompt `data["promptId"]` for its author."""
         prompt = answerable(await self._notices.prompt(data["promptId"]))
         if isinstance(prompt, str):
             return await self._notices.whisper(row, data, prompt, "refused")
@@ -226,7 +225,7 @@ class Conversation:
                     return await self.starts.by_message(row, data, found)
 
     async def edited(self, row: InboxRow) -> bool:
-        """An edit: whoever changes what was used already is told that it does not count."""
+        """Tell the author of an edit to a message that was used already that the edit does not count."""
         data = decode(row.payload)
         before = await self.notices.stored(f"message:{data['team']}:{data['channel']}:{data['ts']}")
         match understand(data, Edited(before)):
@@ -240,7 +239,7 @@ class Conversation:
     # --- replies in a thread -------------------------------------------------------------------------------
 
     async def _in_thread(self, row: InboxRow, data: dict[str, Json], known: Said) -> bool:
-        """Words for what goes on in a thread, once it is known whose they are."""
+        """Route a message in a thread, once its author is known."""
         engine, of_thread = self.notices.engine, list[PromptState]()
         if row.thread_key:
             of_thread = await engine.writer.call(prompts.of_thread, engine.store.prompts, row.thread_key)
@@ -280,9 +279,9 @@ class Conversation:
     async def _hint(
         self, row: InboxRow, data: dict[str, Json], hint: Hint, asked: Sequence[PromptState]
     ) -> bool:
-        """Say why words answer nothing."""
+        """Explain why a text answers nothing."""
         text = phrases.hint_text(hint.kind, [_by_id(asked, key) for key in hint.prompt_ids])
-        # How a question is answered helps everybody; what was wrong with one reply, its author.
+        # The way to answer helps everybody; the fault of one reply concerns its author.
         author = f":{data['user']}" if hint.kind == "not_yours" else ""
         key = f"hint:{hint.prompt_ids[0]}{author}" if hint.once else None
         outcome = "hinted" if hint.once else "told"
@@ -293,15 +292,15 @@ class Conversation:
     async def _thread(
         self, actor: Actor, sessions: Sequence[Head], of_thread: Sequence[PromptState]
     ) -> Thread:
-        """The thread as routing needs it: what it waits for, and what this person may do about that."""
-        # What was set aside takes nothing and waits for nothing; its thread was told.
+        """Return the thread as routing needs it: its open questions, and this person's permissions."""
+        # A quarantined session takes and awaits nothing; its thread was told.
         sound = {head.session_id: head for head in sessions if head.quarantined is None}
         asked = tuple(prompt for prompt in of_thread if prompt.session_id in sound)
         may_answer: frozenset[str] = frozenset()
         if asked:
             requester: dict[str, Json] = {"id": asked[0].requester_id, "name": asked[0].requester_name}
             may_answer = may_act_on(actor, asked, self.notices.gate.target(requester, True))
-        # The thread was given hints that nobody asked for, also by an earlier process.
+        # Unsolicited hints in the thread, including those of an earlier process.
         engine, hinted = self.notices.engine, set()
         for prompt in asked:
             is_hinted_at = prompt.status == "expired" or (prompt.open and not prompt.accepts_text)
@@ -322,11 +321,11 @@ class Conversation:
     # --- control words -------------------------------------------------------------------------------------
 
     async def _obey(self, row: InboxRow, data: dict[str, Json], actor: Actor, said: Control) -> bool:
-        """Do what was said; without a session to do it with, say how things stand."""
+        """Carry out a control word; without a session for it, describe the state."""
         engine, heads = self.notices.engine, await self.notices.heads(row.thread_key)
         match said.word if said.sessions else None:
             case "pause" | "stop":
-                # Doing it once more changes nothing: a crash before the words is harmless.
+                # Idempotent: a crash before the reply is harmless.
                 pause = partial(engine.pause, actor=actor, reason=phrases.by(actor))
                 told = partial(phrases.paused_text, word=said.word)
                 return await self._each(row, data, said.sessions, pause, told)
@@ -349,7 +348,7 @@ class Conversation:
     async def _confirm_cancel(
         self, row: InboxRow, data: dict[str, Json], actor: Actor, sessions: Iterable[str]
     ) -> bool:
-        """`cancel` in a thread asks before it ends anything; whoever may not end it is told so at once."""
+        """Ask before `cancel` ends a run; people who may not end it are told at once."""
         mine, refusal = [], "You may not cancel this."
         for session_id in sessions:
             state = await self.notices.engine.verified_state(session_id)
@@ -370,7 +369,7 @@ class Conversation:
         act: Callable[[str], Awaitable[State]],
         told: Callable[[Sequence[State]], str],
     ) -> bool:
-        """Do it with each of these sessions and tell the thread; where it could be done with none, its author why not."""
+        """Apply it to each of these sessions and tell the thread; if none accepts it, tell the author why."""
         states, refusal = [], ""
         for session_id in sessions:
             try:

@@ -1,6 +1,6 @@
-"""Requests of people of Slack in the control room: handled as any other, once it is known who they are.
+"""Requests of Slack users in the control room: handled like any other, once the person is known.
 
-The page knows only that somebody logged in with this id. The facts on which the policy decides are looked up here.
+The page knows only the id that logged in. The facts on which the policy decides are looked up here.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class WebRequests:
     people: People
 
     def handlers(self) -> dict[str, RowHandler]:
-        """By kind of row."""
+        """Return the handlers by kind of row."""
         return {WEB: self.request}
 
     async def request(self, row: InboxRow) -> bool:
-        """Carry a request out as whoever made it, or say in its row why not."""
+        """Carry out a request for its author, or record the refusal in its row."""
         data = decode(row.payload)
         try:
             if row.session_id is None:

@@ -46,7 +46,7 @@ from prompt_state.question_row import PromptState
 ANSWER, REJECT, TOGETHER = "answer", "reject", "together"
 """The views in which a question is answered, or rejected with a reason, and alike ones are decided together."""
 DECISION, REASON, ONE = "decision", "reason", "one:"
-"""Names of the view and its inputs."""
+"""Names of the inputs for a decision, its reason, and one of several questions."""
 MOST_TOGETHER = 40
 MOST_REASON = 3_000
 _MOST_BUTTONS = 5

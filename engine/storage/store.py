@@ -145,7 +145,7 @@ class Swept(NamedTuple):
     before: Callable[[Sweep], str]
     first: int | str = 0
     held: str | None = None
-    """Lock held meanwhile, as others might begin to need a row."""
+    """Table locked meanwhile, as others might begin to need a row."""
 
 
 _EVER = "9999"
