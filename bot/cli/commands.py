@@ -550,9 +550,7 @@ GROUPS = (
     group("grants", "Calls of agents that people allow always, for a time.", GRANTS),
     group("gate", "Agents that ask people in Slack before they act.", GATE),
     group("audit", "What people decided and what ran, for auditors.", AUDIT),
-    group(
-        "inbox", "What arrived and could not be handled: it failed several times, and was set aside.", INBOX
-    ),
+    group("inbox", "Messages and clicks that failed several times and were given up.", INBOX),
     group(
         "locks",
         "List locks: who holds them since when, and who waits for them in which order.",

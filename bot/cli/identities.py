@@ -33,7 +33,7 @@ async def unchecked(settings: Settings, to: str) -> str | None:
         return f"Slack at {settings.api_url} did not answer within {SECONDS:g} s"
     except Exception as error:
         if isinstance(error, SlackApiError) and code_of(error) in _NOBODY:
-            raise UsageError(f"Slack knows nobody by {to}; nothing was changed.") from error
+            raise UsageError(f"No Slack user matches {to}.") from error
         return describe(error, token="SLACK_BOT_TOKEN", api_url=settings.api_url)
     if user.get("deleted") or user.get("is_bot"):
         what = "an account that was deactivated" if user.get("deleted") else "a bot"

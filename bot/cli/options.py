@@ -22,7 +22,7 @@ WAIT = option(
 )
 MODE = (NO_INPUT, WAIT, JSON)
 WHICH = flag("--dry-run", "Only say which.")
-WHY = option("--reason", "Why, for the people who read it.")
+WHY = option("--reason", "Reason to show.")
 SESSION = argument("ID", "A session's id, or the beginning of it.", "text")._replace(ids="session")
 PROMPT = argument("ID", "A question's id, or the beginning of it.", "prompt_id")._replace(ids="prompt")
 FLOW = argument("FLOW", "A flow's name, or its file.", "name")

@@ -340,9 +340,7 @@ def answer_prompt(
 
 def edit_of(changes: Sequence[str]) -> Change:
     """The edit of `--edit field=value` options. Raises `UsageError`."""
-    return Change(
-        "edit", {"values": _pairs("--edit", changes)}, "Changed. Whoever decides it decides about this now."
-    )
+    return Change("edit", {"values": _pairs("--edit", changes)}, "Updated. Approvers now see this version.")
 
 
 def _pairs(option: str, given: Sequence[str]) -> dict[str, Json]:

@@ -129,7 +129,7 @@ def _doubtful(settings: Settings) -> Iterator[tuple[str, str]]:
         if name.startswith("SAYSO_"):
             near = get_close_matches(name, KNOWN, 1)
             hint = f"Did you mean {near[0]}?" if near else "docs/settings.md lists all settings."
-            yield f"{name} is no setting, and nothing reads it", hint
+            yield f"Unknown setting {name} (ignored)", hint
     if settings.web.issuer and find_spec("authlib") is None:
         yield "SAYSO_WEB_OIDC_ISSUER needs Authlib, which is not installed", "pip install 'sayso[web]'"
     groups = {entry for entry in settings.users if entry.startswith("@")}

@@ -88,7 +88,7 @@ _OURS = [
             "properties": {
                 "tool": {**_TEXT, "description": "What will be called."},
                 "arguments": {"type": "object", "description": "All that it is called with."},
-                "reason": {**_TEXT, "description": "Why, for the people who decide."},
+                "reason": {**_TEXT, "description": "Reason to show to the approvers."},
                 "key": _KEY,
             },
             "required": ["tool", "arguments"],

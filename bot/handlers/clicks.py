@@ -42,7 +42,7 @@ from engine.language.codec import Json, decode, encode
 from engine.language.errors import SaysoError, StorageError
 from prompt_state.question_row import PromptState, may_act_on
 
-OTHER = "This is no longer the message of this answer. Please press in the one that shows it now."
+OTHER = "This button is out of date. Please use the latest message."
 
 
 @dataclass(eq=False, repr=False)
@@ -117,9 +117,9 @@ class Presses:
             key = f"{row.key}:{prompt.prompt_id}"
             items.append(InboxItem(key, row.kind, press, thread_key=row.thread_key))
         if not items:
-            said = "None of these calls is yours to approve, or not any more."
+            said = "You can't approve any of these calls."
             return await self.notices.whisper(row, data, said, "refused")
-        told = [whispered(row, data, f"{left} of them are not yours to approve.")] if left else []
+        told = [whispered(row, data, f"You can't approve {left} of them.")] if left else []
         done = await self.notices.split(row, items, *told)
         self.taken()
         return done

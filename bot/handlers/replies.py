@@ -327,7 +327,7 @@ class Conversation:
             case "pause" | "stop":
                 # Idempotent: a crash before the reply is harmless.
                 pause = partial(engine.pause, actor=actor, reason=phrases.by(actor))
-                told = partial(phrases.paused_text, word=said.word)
+                told = phrases.paused_text
                 return await self._each(row, data, said.sessions, pause, told)
             case "resume":
                 held = [head.session_id for head in heads if head.phase == "held"]

@@ -64,12 +64,12 @@ PRESS = re.compile(
 )
 """Our buttons and controls: an action, and a value that belongs to it. Nothing else is a press of ours."""
 
-GONE = "This button is not known here any more."
-UNKNOWN = "This question is not known here any more."
-OLDER = "This was changed after it was shown to you. Please look at the question as it is now."
+GONE = "This button no longer exists."
+UNKNOWN = "This question no longer exists."
+OLDER = "This has changed since you opened it. Please review the current version."
 NOT_THE_AUTHOR = "Only whoever wrote the reply can say that."
 UNWRITTEN = "Your reply is not there any more. Please write it again."
-COPY = "This is no longer the message of this question. Please press in the one that shows it now."
+COPY = "This button is out of date. Please use the latest message."
 
 
 # --- what is known ------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bot.rendering.blocks import Block, button, context, section, sections, size
-from bot.rendering.text import clip, one_line, person, picked, plain, safe, shown, weight
+from bot.rendering.text import clip, message_line, one_line, person, picked, plain, safe, shown, weight
 from engine.decide.question import ANSWER, DECIDED
 from engine.forms import value_text
 from engine.forms.question import Question
@@ -273,8 +273,8 @@ def edited_text(
     ]
     number = prompt.number
     which = f" (#{int(number)})" if number else ""
-    void = " The votes before that do not count any more." if had_votes else ""
-    head = f"✏️ {person(by)} changed what is to be approved{which}.{void} Please decide on it as it is now."
+    void = " Earlier votes were cleared; please vote again." if had_votes else ""
+    head = f"✏️ {person(by)} edited the proposal{which}.{void}"
     return "\n".join([head, *lines[:_LINES]])
 
 
@@ -282,8 +282,8 @@ def handed_text(prompt: Asked, by: Mapping[str, Json], to: str) -> str:
     """Return the message to the person who is asked now."""
     number = prompt.number
     which = f" (#{int(number)} above)" if number else " above"
-    question = one_line(plain(str(prompt.message or "")), 160)
-    return f"👉 {person({'id': to})}: {person(by)} asks you to answer this in their place{which}: {safe(question)}"
+    question = message_line(plain(str(prompt.message or "")), 160)
+    return f"👉 {person({'id': to})}: {person(by)} handed this question to you{which}: {safe(question)}"
 
 
 # --- buttons -----------------------------------------------------------------------------------------------

@@ -45,8 +45,8 @@ def always_view(
     fields = (voted or {}).get("fields") or {}
     name = f"`{safe(str(tool['name']))}`"
     said = (
-        f"Approves this call, and calls of {name} like it for the rest of this run, or as far as you say. What is not changed "
-        "here has to be exactly as it is; `*` stands for anything."
+        f"Approves this call. Also allows later calls of {name} that match below, for the rest of this run or for as long as "
+        "you choose. Use `*` as a wildcard."
     )
     if of_request:
         said = (

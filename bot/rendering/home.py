@@ -86,7 +86,7 @@ def home_view(page: HomePage) -> dict[str, Any]:
                 *home_grants([entry.state for entry in page.running], page.now, page.allowed),
             ][: MOST_RUNNING + _MOST_GRANTS],
             len(page.running) - MOST_RUNNING,
-            "Nothing of yours or of your channels is running.",
+            "Nothing is running for you or in your channels.",
         ),
         header("Recent"),
         *_listed([_run(entry) for entry in page.recent[:MOST_RECENT]], 0, "Nothing ended lately."),

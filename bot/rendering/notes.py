@@ -40,7 +40,7 @@ from bot.rendering.blocks import (
 from bot.rendering.flow import WITHOUT_EFFECT, label_of, latest_visits, node_of, place_of
 from bot.rendering.home import START
 from bot.rendering.marks import EMOJI
-from bot.rendering.text import clip, cut, one_line, person, plain, safe, shown, weight
+from bot.rendering.text import clip, cut, message_line, one_line, person, plain, safe, shown, weight
 from engine.flow import Flow
 from engine.journal.queries import is_rejection, verdict
 from engine.journal.state import State
@@ -66,7 +66,7 @@ def tail_of(state: State) -> str:
     while len(lines) > 1 and weight("\n".join(lines)) > _MOST:
         lines.pop(0)
     block = safe("\n".join(lines)).replace("```", "'''")
-    more = f"\n_All that it wrote is in `{LOG}`, below._" if log_of(state) is not None else ""
+    more = f"\n_Full output: `{LOG}`, below._" if log_of(state) is not None else ""
     return f"```\n{block}\n```{more}"
 
 
@@ -119,7 +119,7 @@ def note(text: str, key: str | None = None) -> Rendered:
 
 def duplicate(key: str) -> Rendered:
     """Return the replacement for a duplicate message: without buttons, and never mistaken for the original."""
-    text = "_This was posted twice. The other copy counts; this one does nothing._"
+    text = "_Duplicate – please use the other copy._"
     blocks = [{**context(text), "block_id": block_key(f"duplicate:{key}")}]
     return Rendered(text, blocks, {"event_type": "sayso_duplicate", "event_payload": {"key": key}})
 
@@ -138,7 +138,7 @@ def end_note(
     `link` leads to the thread of the session that holds the refused lock."""
     parts = [_why(state, flow, by, reason)]
     if link is not None:
-        parts.append(f"<{link}|The thread of the one that has it>")
+        parts.append(f"<{link}|Open the run that holds the lock>")
     tail = tail_of(state) if state.outcome == "failed" else ""
     if tail:
         parts.append(tail)
@@ -264,7 +264,7 @@ def agent_labels(agents: Sequence[Listener]) -> list[tuple[Listener, str]]:
 
 def _label(prompt: PromptState) -> str:
     number = f"#{prompt.number} " if prompt.number else ""
-    return number + one_line(plain(prompt.message), 60)
+    return number + message_line(plain(prompt.message), 60)
 
 
 _BUTTONS = 10

@@ -42,10 +42,10 @@ RECORDED = "Recorded. This is paused, so it goes on with your answer after `resu
 """Reply to an answer while the session is held."""
 
 
-KEPT = "Kept for the agent. This is paused, so it reads your message after `resume`."
+KEPT = "This run is paused. The agent will read your message after `resume`."
 """Reply to a message for an agent whose session is held."""
 
-LATER = "Kept for the agent. It reads your message once what is asked above is answered."
+LATER = "The agent will read this once the question above is answered."
 """Reply to a message for an agent that waits for people."""
 
 
@@ -160,7 +160,7 @@ def by(actor: Actor) -> str:
     return f"by {one_line(actor.name or actor.id, 80)}"
 
 
-def paused_text(states: Sequence[State], word: str) -> str:
+def paused_text(states: Sequence[State]) -> str:
     """Told to the thread after `pause` or `stop`."""
     lines = []
     for state in states:
@@ -173,8 +173,7 @@ def paused_text(states: Sequence[State], word: str) -> str:
         lines.append(f"⏸️ {name} is paused {safe(one_line(state.pause_reason or '', 200))}.{kept}")
     if not any(state.phase == "held" for state in states):
         return "\n".join(lines)
-    meaning = "`stop` pauses, it ends nothing: nothing" if word == "stop" else "Nothing"
-    return "\n".join([*lines, f"{meaning} further starts until `resume`; `cancel` ends it."])
+    return "\n".join([*lines, "Use `resume` to continue or `cancel` to end the run."])
 
 
 def resumed_text(states: Sequence[State]) -> str:
@@ -267,18 +266,18 @@ def hint_text(kind: str, asked: Sequence[PromptState]) -> str:
             if takes_typed_choice(first)
             else ""
         )
-        how = f"or with one of their words ({labels})" if labels else "not with text"
-        return f"That is answered with its buttons, {how}: {_first_line(first.message)}"
+        how = f", or type one of their labels ({labels})" if labels else ""
+        return f"Please use the buttons to answer this{how}: {_first_line(first.message)}"
     if kind == "files":
-        return f"That is answered with files: drop them into this thread. {_first_line(first.message)}"
+        return f"Please answer this with files: drop them into this thread. {_first_line(first.message)}"
     if kind == "closed" and first.status == "expired":
         when = f" {date(first.answered_at)}" if first.answered_at else ""
-        return f"⏱️ That came too late: the time to answer was over{when}. {_first_line(first.message)}"
+        return f"⏱️ That came too late: the question closed{when}. {_first_line(first.message)}"
     if kind == "closed":
         how = f"answered: {escape(first.answer_summary or '')}" if first.status == "answered" else "withdrawn"
         return f"That question is closed ({how})."
     if kind == "not_yours":
-        return "Others are asked for that; your text answers nothing."
+        return "Only the people asked can answer this."
     if kind == "older":
         return "That question came after your message; please answer it again if you meant it."
     return "Please write your answer after the colon."
@@ -295,9 +294,8 @@ def stale_flow_text(flow: str, fault: str) -> str:
 def dead_letter_text(key: str) -> str:
     """Told where something was said or pressed that could not be handled."""
     return (
-        "⚠️ Something that was said or pressed here could not be handled: it failed several times and was set aside, and "
-        "nothing follows from it. What comes after it goes on. Please say or press it again, or ask whoever runs this bot: "
-        f"`sayso inbox list` says why ({escape(key)})."
+        "⚠️ I couldn't process a message or click here and gave up after several tries. Please try again, or ask an admin "
+        f"(`sayso inbox list`, ref {escape(key)})."
     )
 
 
@@ -382,8 +380,8 @@ def alike_text(count: int, latest_ts: str) -> str:
 def shared_text(flow_name: str) -> str:
     """Told to the thread when strangers can read it from now on."""
     return (
-        f"⚠️ This channel is shared with another organisation now, so *{escape(flow_name)}* is paused. Answers are kept, and "
-        "nothing further starts. If it may go on here, write `resume`."
+        f"⚠️ This channel is now shared with another organization, so *{escape(flow_name)}* is paused. Answers are kept. "
+        "To continue here anyway, write `resume`."
     )
 
 
@@ -391,22 +389,21 @@ def quarantine_text(flow_name: str, session_id: str, lacks: str | None) -> str:
     """Told to the thread when a session's records do not verify, or it lacks a node type here."""
     if lacks is not None:
         return (
-            f"⛔ *{escape(flow_name)}* is on hold: {escape(lacks)}. Nothing of it runs. Please tell whoever runs sayso: once "
-            f"that is put right, restart sayso, and `sayso sessions release {session_id}` lets it go on."
+            f"⛔ *{escape(flow_name)}* is on hold: {escape(lacks)}. Please tell an admin of sayso. Once it is fixed, "
+            f"restart sayso and run `sayso sessions release {session_id}`."
         )
     return (
-        f"⛔ *{escape(flow_name)}* was set aside: its records were changed or damaged outside sayso. "
-        "Nothing of it runs, and nothing was guessed. Please tell whoever runs sayso: "
-        f"`sayso sessions show {session_id}` says what is wrong. To do the work again, start the flow anew."
+        f"⛔ *{escape(flow_name)}* is on hold: its stored records were changed or damaged. Nothing will run. "
+        f"Please tell an admin of sayso: `sayso sessions show {session_id}` says what is wrong. To do the work again, start "
+        "the flow anew."
     )
 
 
 def newer_text(flow_name: str) -> str:
     """Told to the thread when a newer release wrote its session."""
     return (
-        f"⏫ *{escape(flow_name)}* was last run by a newer release of sayso than the one that serves this "
-        "thread now. Nothing of it is changed: it goes on when the newer release runs again, and what is written here is "
-        "read then."
+        f"⏫ *{escape(flow_name)}* was last run by a newer release of sayso than this one. It continues, and reads what you "
+        "write here, once the newer release runs again."
     )
 
 

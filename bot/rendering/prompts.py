@@ -61,17 +61,17 @@ _MESSAGE_ROOM = 1_200
 
 _EXPIRED = {
     "fail": "the step failed",
-    "reject": "it counts as rejected",
-    "approve": "it counts as approved",
+    "reject": "rejected",
+    "approve": "approved",
     "default": "the default was used",
-    "cancel": "the server was told so",
+    "cancel": "the server was told",
 }
 _WILL = {
-    "fail": "after that the step fails",
-    "reject": "after that it counts as rejected",
-    "approve": "after that it counts as approved",
-    "default": "after that the default is used",
-    "cancel": "after that the server is told that nobody answered",
+    "fail": "No answer by then: the step fails",
+    "reject": "No decision by then: rejected",
+    "approve": "No decision by then: approved",
+    "default": "No answer by then: the default is used",
+    "cancel": "No answer by then: the server is told",
 }
 
 
@@ -249,7 +249,7 @@ def _reply_hint(prompt: Asked) -> Block:
     several = f" (or, with several questions open, `#{int(number)}: your answer`)" if number else ""
     beside = f" (with several questions open, write `#{int(number)}:` beside them)" if number else ""
     if prompt.options and not prompt.accepts_files:
-        return section(f"↩️ Press one, or *reply in this thread* in other words{several}.", most=300)
+        return section(f"↩️ Choose one, or *reply in this thread* with your own answer{several}.", most=300)
     if not prompt.accepts_files:
         return section(f"↩️ *Reply in this thread*{several}.", most=300)
     most, size = prompt.max_files or 1, format_size(prompt.max_size or 0)
@@ -262,7 +262,7 @@ def rule_lines(state: State, prompt: Asked, flow: Flow, now: str | None) -> list
     """Return the people excluded from answering, and the deadline. The first line names those who may."""
     rules = []
     if prompt.exclude_requester and (state.actor or {}).get("id"):
-        rules.append(f"{person(state.actor)} started this, so somebody else decides.")
+        rules.append(f"{person(state.actor)} started this and can't approve it.")
     deadline = prompt.deadline
     seconds = prompt.timeout_seconds
     if deadline is None and now is not None and seconds:
@@ -271,11 +271,11 @@ def rule_lines(state: State, prompt: Asked, flow: Flow, now: str | None) -> list
         return rules
     then = _WILL.get(prompt.on_timeout, _WILL["fail"])
     if prompt.kind == "ask" and agent_of(state, prompt.path) is not None:
-        then = "after that it goes on without an answer"
+        then = "No answer by then: the agent continues without one"
     goto = goto_of(prompt)
     if goto is not None:
-        then = f"after that it goes on at *{label_of(flow, goto)}*"
-    return [*rules, f"⏳ Open until {date(deadline)}; {then}."]
+        then = f"No answer by then: continues at *{label_of(flow, goto)}*"
+    return [*rules, f"⏳ Closes {date(deadline)}. {then}."]
 
 
 def place_line(state: State, prompt: Asked, flow: Flow) -> str:
@@ -370,7 +370,7 @@ def outcome_text(prompt: Asked, flow: Flow, reason: str | None) -> str:
 
 _VERDICTS = {
     "approve": f"{EMOJI['completed']} *Approved*",
-    "answer": "✍️ *Answered in its place; it did not run:*",
+    "answer": "✍️ *Not run. Someone entered this result instead:*",
 }
 
 

@@ -45,6 +45,14 @@ def one_line(text: str, most: int) -> str:
     return clip(" ".join(shown(text).split()), most)
 
 
+_ITEM = re.compile(r"\n\s*(?:[-*•◦]|\d+[.)])\s+")
+
+
+def message_line(text: str, most: int) -> str:
+    """Return a message on one line, as `one_line` does; the items of its lists stay apart."""
+    return one_line(_ITEM.sub(" · ", f"\n{shown(text)}").removeprefix(" · "), most)
+
+
 def numbered(index: int, label: str, most: int) -> str:
     """Return a label on one line, in so many units. A cut label gets its number, so that two with one beginning stay
     distinct; an empty label becomes its number."""

@@ -29,6 +29,7 @@ from bot.rendering.text import (
     cut,
     date,
     in_full,
+    message_line,
     numbered,
     one_line,
     person,
@@ -100,7 +101,7 @@ def waits_line(entry: Waiting) -> str:
     """Return a question that waits for others, with their names and its time."""
     prompt = entry.prompt
     people = whom(asked(prompt, requester(prompt)), requester(prompt), call=False)
-    return f"{EMOJI['waiting']} *{linked(entry)}* waits for {people}{_since(prompt)}: {safe(one_line(prompt.message, 120))}"
+    return f"{EMOJI['waiting']} *{linked(entry)}* waits for {people}{_since(prompt)}: {safe(message_line(prompt.message, 120))}"
 
 
 def requester(prompt: PromptState) -> dict[str, Json]:

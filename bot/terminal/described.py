@@ -138,7 +138,7 @@ def _work(state: State, event: Event, path: str) -> Iterator[Described]:
             yield Described("completed", f"lock {one_line(event.name, 80)}")
         case ev.SessionAborted():
             reason = f": {one_line(event.reason)}" if event.reason else ""
-            yield Described("aborted", f"aborted by {person(event.actor or {})}{reason}")
+            yield Described("aborted", f"cancelled by {person(event.actor or {})}{reason}")
 
 
 def _completed(state: State, event: ev.Completion) -> str:

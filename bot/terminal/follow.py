@@ -89,7 +89,10 @@ def follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin: Begin
         return asyncio.run(_follow(place, session_id, actor, mode, begin))
     except asyncio.CancelledError:
         resume = place.command("sessions", "resume", session_id)
-        print(f"Left at once; what was running is not known. Kept: {resume}", file=sys.stderr)
+        print(
+            f"Quit immediately; the outcome of running steps is unknown. Session kept: {resume}",
+            file=sys.stderr,
+        )
         return INTERRUPTED
 
 
@@ -175,7 +178,7 @@ def _signals(follower: Follower, screen: TerminalScreen) -> Iterator[None]:
             return
         screen.line()
         if screen.working:
-            screen.note(f"stopping {screen.working}; once more leaves at once")
+            screen.note(f"Stopping {screen.working}; press Ctrl-C again to quit now")
         follower.stop()
 
     for name in names:
@@ -262,14 +265,14 @@ def _tell_end(
     match state.status:
         case "complete":
             screen.line(
-                _signed(paint, "completed", f"complete after {took}") + _ended(state) + _limits(state)
+                _signed(paint, "completed", f"completed after {took}") + _ended(state) + _limits(state)
             )
         case "failed" if is_rejection(state.error):
             screen.line(_signed(paint, REJECTED, one_line(verdict(state.error), 200)))
         case "failed":
             screen.line(_signed(paint, "failed", f"failed: {error_text(state.error)}"))
         case "aborted":
-            screen.line(_signed(paint, "aborted", "aborted"))
+            screen.line(_signed(paint, "aborted", "cancelled"))
         case _:
             if state.phase == "held":
                 screen.line(_signed(paint, "paused", f"paused: {one_line(state.pause_reason or '', 200)}"))

@@ -357,7 +357,7 @@ class Follower:
             await self.engine.hear(self.session_id, command)
         except (InvalidAnswer, FileRefused) as error:
             why = typing.filling is None and asks_why(prompt, line)
-            hint = " Write it behind the decision, as in `reject: why`." if why else ""
+            hint = " Add it after the decision: `reject: reason`." if why else ""
             self.screen.problem(f"{error}{hint}")
             typing.once_more()
             return False

@@ -188,7 +188,7 @@ class Change(FormKind):
         current: dict[str, Any] = asked.run.values
         changed = {name: value for name, value in values.items() if value != current.get(name)}
         if not changed:
-            return Refuse("Nothing was changed: all values are as they were.")
+            return Refuse("No changes to save.")
         problem = change_problem(reading(asked.flow, asked.state), asked.run, changed)
         if problem is not None:
             return wrong_on(submission, self.fields(asked), {next(iter(changed)): problem})

@@ -114,7 +114,7 @@ class Views:
     async def _open(self, opening: Opening) -> None:
         kind = self._kinds.get(opening.kind)
         if kind is None:
-            await self._say(opening, "This button is not known here any more.")
+            await self._say(opening, "This button no longer exists.")
             return
         try:
             found = await kind.open(opening)
@@ -179,7 +179,7 @@ class Views:
         """The verdict about a submission."""
         kind = self._kinds.get(submission.kind)
         if kind is None:
-            return Refuse("This form is not known here any more. Please close it.")
+            return Refuse("This form no longer exists. Please close it.")
         if submission.meta.get("user") not in (None, submission.user):
             return Refuse("This was opened by somebody else. Please press the button yourself.")
         verdict = await kind.check(submission)

@@ -139,7 +139,7 @@ def edit(step: Step, command: Edit) -> None:
     values = _edited(prompt, current, command.values)
     before = {name: current.get(name) for name in values if values[name] != current.get(name)}
     if not before:
-        raise InvalidAnswer("Nothing was changed: all values are as they were.")
+        raise InvalidAnswer("No changes to save.")
     _refuse_nobody_left(step.state, prompt, command.actor)
     step.emit(
         ev.PromptEdited,

@@ -81,7 +81,7 @@ KINDS = {
     "limit": QuestionKind(icon="🔁", label="At a limit", typed=True),
     "listing": QuestionKind(icon="🔧", label="A tool was changed", waits=False, wire=(*_STEP, "listing")),
     "outcome": QuestionKind(
-        icon="🤖", label="An agent cannot go on", wire=(*_STEP, "scope", "excludeRequester")
+        icon="🤖", label="The agent is stuck", wire=(*_STEP, "scope", "excludeRequester")
     ),
     "elicit": QuestionKind(icon="🔌", label="A server asks", action="answer", wire=(*_STEP, "form?")),
 }

@@ -84,7 +84,7 @@ async def put(place: Town, kind: str, key: str, root: str) -> None:
 
 def told(place: Town, root: str) -> list[str]:
     """What the thread says about what could not be handled."""
-    return [message["text"] for message in place.thread(root) if "could not be handled" in message["text"]]
+    return [message["text"] for message in place.thread(root) if "couldn't process" in message["text"]]
 
 
 def test_every_kind_of_row_is_known_here(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_damage_that_is_found_while_the_bot_runs_sets_the_session_aside_and_not_
                 place.say("ana", "go on", root)
             else:
                 await place.press("ana", *place.find(root, "sayso:cancel"))
-            await place.until(lambda: "was set aside" in str(place.thread(root)))
+            await place.until(lambda: "is on hold" in str(place.thread(root)))
             await place.settle()
             assert place.store.inbox.dead_letters() == []
             (head,) = place.store.sessions.heads(limit=None)
@@ -295,7 +295,7 @@ def test_whoever_pressed_outside_of_a_thread_is_told_in_private(tmp_path: Path) 
             await place.engine.writer.ingest([item], place.bot.machine.now())
             place.bot.service.notify()
             await place.settle()
-            (said,) = [call for call in place.posted(0) if "could not be handled" in str(call.args)]
+            (said,) = [call for call in place.posted(0) if "couldn't process" in str(call.args)]
             assert said.args["channel"].startswith("D")
 
     play(story)

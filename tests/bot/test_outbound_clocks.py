@@ -176,4 +176,4 @@ async def test_somebody_who_was_handed_a_question_by_an_address_is_mentioned(rig
     ben = rig.actor("ben")
     await rig.engine.apply(session_id, HandOver(prompt_id, ben, "k1", "cleo@example.com"))
     (said,) = await told(rig, session_id, 1, "👉")
-    assert f"<@{rig.workspace.user('cleo').id}>: <@{ben.id}> asks you" in said
+    assert f"<@{rig.workspace.user('cleo').id}>: <@{ben.id}> handed this question to you" in said

@@ -179,7 +179,7 @@ async def test_a_copy_that_appears_late_is_disarmed(rig: Rig) -> None:
     await rig.settled(f"card:{session_id}")
     assert len(copies(rig, f"card:{session_id}")) == 1
     assert len(copies(rig, f"prompt:{prompt_id}")) == 1
-    disarmed = [message for message in rig.posts("posted twice") if _is_disarmed(message)]
+    disarmed = [message for message in rig.posts("use the other copy") if _is_disarmed(message)]
     assert disarmed
     assert all(buttons(message) == [] for message in disarmed)
     first = copies(rig, f"card:{session_id}")[0]
@@ -270,7 +270,7 @@ async def test_two_copies_after_a_crash_leave_one_that_counts(rig: Rig) -> None:
     await rig.writer.peek(rig.store.outbox.attempt, row.id, 0, utc_now())
     rig.send(look_delays=NEVER)
     assert (await rig.settled("note:1"))["ts"] == first["ts"]
-    (duplicate,) = rig.posts("posted twice")
+    (duplicate,) = rig.posts("use the other copy")
     assert duplicate["ts"] == second["ts"]
 
 

@@ -175,7 +175,7 @@ async def late(
     rig.send()
     await over.wait()
     live = copies(rig, "note:1")
-    return [one for one in live if one["ts"] == ours[0].ts], rig.posts("posted twice")
+    return [one for one in live if one["ts"] == ours[0].ts], rig.posts("use the other copy")
 
 
 @pytest.mark.parametrize("theirs", ["before", "after"])

@@ -75,7 +75,7 @@ def test_an_answer_in_place_of_a_tool_is_written_in_a_view_and_stands_on_the_mes
     }
     assert pressed["Answer…"] == "sayso:open:in-place"
     done = replace(one, status="answered", actor=BEN, answer={"value": "answer", "reason": "It is gone"})
-    assert "it did not run:* by <@U0LOCALBEN>" in shown_as(done)
+    assert "entered this result instead:* by <@U0LOCALBEN>" in shown_as(done)
     assert "“It is gone”" in shown_as(done)
 
 

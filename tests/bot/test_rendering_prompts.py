@@ -100,7 +100,7 @@ def test_a_question_with_choices_says_that_other_words_count_too() -> None:
     """Beside the buttons stands the hint to reply, where any reply is an answer, and only there."""
     one = prompt("ask", number=3, options=[{"value": "eu", "label": "Europe"}], acceptsText=True)
     assert len(buttons(prompt_message(session(one), one, FLOW).blocks)) == 1
-    assert "Press one, or *reply in this thread* in other words" in shown_as(one)
+    assert "Choose one, or *reply in this thread* with your own answer" in shown_as(one)
     assert "`#3: your answer`" in shown_as(one)
     plain = prompt("ask", options=[{"value": "eu", "label": "Europe"}], acceptsText=False)
     assert "reply in this thread" not in shown_as(plain).lower()
@@ -108,7 +108,7 @@ def test_a_question_with_choices_says_that_other_words_count_too() -> None:
 
 def test_who_may_not_decide_stands_below() -> None:
     """Where the flow excludes the requester the small print says so; else it says nothing of who may answer."""
-    wanted = "<@U0LOCALANA> started this, so somebody else decides."
+    wanted = "<@U0LOCALANA> started this and can't approve it."
     assert wanted in shown_as(prompt(excludeRequester=True))
     assert "started this" not in shown_as(prompt())
 
@@ -212,7 +212,7 @@ def test_a_hundred_long_options_stay_apart_and_fit() -> None:
         ),
         (
             prompt(status="expired", onTimeout="reject", at=T1),
-            "⌛ *Nobody answered in time:* it counts as rejected",
+            "⌛ *Nobody answered in time:* rejected",
         ),
         (prompt(status="cancelled", at=T1), "⏹️ *Withdrawn:* the session is aborted"),
     ],

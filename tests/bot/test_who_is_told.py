@@ -108,7 +108,7 @@ def test_whoever_is_not_asked_is_told_so_once(tmp_path: Path) -> None:
                 place.say(CLEO, text, root)
                 await place.settle()
             assert place.posted(before) == []
-            assert ["answers nothing" in str(call.args) for call in place.told(CLEO, before)] == [True]
+            assert ["Only the people asked" in str(call.args) for call in place.told(CLEO, before)] == [True]
 
     play(story)
 
@@ -121,12 +121,12 @@ def test_a_group_is_looked_up_for_words_too(tmp_path: Path) -> None:
             root = await place.start("ben", "deploy")
             place.say(DEV, "#1: approve", root)
             await place.settle()
-            assert "answered with its buttons" in place.thread(root)[-1]["text"]
+            assert "use the buttons to answer" in place.thread(root)[-1]["text"]
             before = len(place.calls)
             place.say(CLEO, "#1: approve", root)
             await place.settle()
             assert place.posted(before) == []
-            assert "Others are asked" in place.told(CLEO, before)[0].args["text"]
+            assert "Only the people asked" in place.told(CLEO, before)[0].args["text"]
 
     play(story)
 

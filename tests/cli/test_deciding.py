@@ -74,7 +74,7 @@ def test_an_edit_says_what_is_wrong_with_it(cli: Cli) -> None:
     """A value that does not fit, a field that is none, and an edit together with an answer are refused."""
     prompt = asked(cli, FLOW)
     for changes, text in (
-        (["--edit", "count=9"], "Nothing was changed"),
+        (["--edit", "count=9"], "No changes to save"),
         (["--edit", "size=9"], "cannot be changed here"),
         (["--edit", "count"], "field=value"),
         (["Approve", "--edit", "count=3"], "--edit alone"),
@@ -99,7 +99,7 @@ def test_the_terminal_shows_what_will_run(cli: Cli) -> None:
         terminal.expect("0 of 2 approved")
         terminal.expect("> ")
         terminal.type("reject")
-        terminal.expect("reject: why")
+        terminal.expect("reject: reason")
         terminal.expect("> ")
         terminal.type("reject: not now")
         terminal.expect("⊘ rejected by")
@@ -140,7 +140,7 @@ def test_a_call_of_an_agent_is_changed_at_the_terminal(cli: Cli) -> None:
         terminal.type("edit")
         terminal.expect("> ")
         terminal.type("")
-        terminal.expect("Nothing was changed")
+        terminal.expect("No changes to save")
         terminal.expect("> ")
         terminal.type("edit")
         terminal.expect("> ")
@@ -194,7 +194,7 @@ def test_what_would_run_is_in_the_answer_of_run_and_a_result_is_given_in_its_pla
     assert len(asked["covers"]["digest"]) == 64
     done = cli.run("prompts", "answer", asked["promptId"], "answer", "--reason", "nothing in the log")
     assert "answered in its place, and did not run" in done.out
-    assert "complete after" in done.out
+    assert "completed after" in done.out
 
 
 def test_calls_are_allowed_always_listed_and_asked_about_again(cli: Cli) -> None:
@@ -265,7 +265,7 @@ def test_notes_of_agents_are_listed_edited_and_forgotten(cli: Cli) -> None:
     assert "Nothing is noted." in cli.run("memory", "list").out
     asked = str(cli.run("run", "noting.yml").json["prompts"][0]["promptId"])
     assert cli.run("memory", "list", "--json").json == {"notes": []}
-    assert "complete after" in cli.run("prompts", "answer", asked, "approve").out
+    assert "completed after" in cli.run("prompts", "answer", asked, "approve").out
     (note,) = cli.run("memory", "list", "--json").json["notes"]
     assert (note["text"], note["scope"]) == ("It is the pool.", "flow:noting")
     assert len(note["by"]) == 1

@@ -375,7 +375,7 @@ async def test_settings_that_do_nothing_are_told(cli: Cli) -> None:
     done = await asyncio.to_thread(cli.run, "doctor", "--json")
     told = [check for check in done.json["checks"] if check["name"] == "settings"]
     assert [(check["level"], check["text"], check["hint"]) for check in told] == [
-        ("warn", "SAYSO_CHANELS is no setting, and nothing reads it", "Did you mean SAYSO_CHANNELS?"),
+        ("warn", "Unknown setting SAYSO_CHANELS (ignored)", "Did you mean SAYSO_CHANNELS?"),
         (
             "warn",
             "SAYSO_ADMINS has 'bob', which names nobody",

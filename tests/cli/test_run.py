@@ -248,7 +248,7 @@ nodes:
     with cli.terminal("run", "deaf") as terminal:
         until(lambda: bool(cli.lines("begun")), "the node begins")
         terminal.interrupt()
-        terminal.expect("stopping work; once more leaves at once")
+        terminal.expect("Stopping work; press Ctrl-C again to quit now")
         terminal.interrupt()
         assert terminal.code() == 130
         assert "CRITICAL" not in terminal.shown
@@ -525,7 +525,7 @@ def test_a_running_session_can_be_aborted_from_another_process(cli: Cli) -> None
         session_id = session_of(terminal.shown or terminal.expect("work"))
         aborted = cli.run("sessions", "abort", session_id, "--reason", "wrong host")
         assert (aborted.code, aborted.out) == (0, f"{session_id} is aborted.\n"), aborted
-        terminal.expect("aborted by ana: wrong host")
+        terminal.expect("cancelled by ana: wrong host")
         assert terminal.code() == 1
     assert cli.lines("after") == []
 

@@ -94,7 +94,7 @@ async def test_other_words_than_the_choices_are_the_answer(claude: ClaudeServer,
     async with inhabited_town(tmp_path, {"investigate": INVESTIGATE}, env=claude.environ()) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "investigate")
         question = await thread.says("Question for")
-        assert "in other words" in str(question["blocks"])
+        assert "with your own answer" in str(question["blocks"])
         await thread.reply("ana", "Neither, look at the cache")
         await thread.says("Found: Then it is the cache.")
     (result,) = claude.requests[1].body["messages"][-1]["content"]
@@ -201,7 +201,7 @@ async def test_words_to_an_agent_that_waits_for_a_decision_are_kept_and_that_is_
         await thread.reply("ana", "yes, but gently")
         await workspace.wait_for(
             lambda: any(
-                "once what is asked above is answered" in e["text"] for e in workspace.ephemerals("ana")
+                "once the question above is answered" in e["text"] for e in workspace.ephemerals("ana")
             )
         )
         assert len(claude.requests) == 1

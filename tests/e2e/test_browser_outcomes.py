@@ -38,7 +38,7 @@ async def test_a_refusal_is_answered_in_other_words_after_a_restart(
         async with bot_here(seen, tmp_path, {"look": LOOK}, **claude.environ()):
             claude.queue(Reply([], "refusal", REFUSED))
             await visit.begin("ops", "@sayso look")
-            await visit.says("An agent cannot go on", "declined to go on (cyber)", "take over a server")
+            await visit.says("The agent is stuck", "declined to go on (cyber)", "take over a server")
             await visit.pressable(visit.button("Try again"))
             await visit.shot("asks")
         claude.queue(text("It is the disk of web-2."))

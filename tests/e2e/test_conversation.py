@@ -236,13 +236,13 @@ async def test_words_where_only_buttons_are_open_get_one_hint(tmp_path: Path) ->
         prompt = await thread.says("Open the gate?")
         for text in ("yes", "approve", "well?"):
             await thread.reply("ana", text)
-        await thread.says("answered with its buttons")
+        await thread.says("use the buttons to answer")
         await bot.close()
         await bot.open()
         await thread.reply("ana", "approved!")
         await thread.reply("ana", "status")
         await thread.says("is waiting")
-        assert thread.count("answered with its buttons") == 1
+        assert thread.count("use the buttons to answer") == 1
         await thread.press("ben", prompt, "Approve")
         await thread.says("The verdict is approve")
 
@@ -265,7 +265,7 @@ async def test_a_control_word_is_a_whole_message_and_never_stands_over_a_choice(
         await thread.reply("ana", "stop")
         await thread.says("And why?")
         await thread.reply("ana", "Stop!")
-        await thread.says("`stop` pauses, it ends nothing")
+        await thread.says("Use `resume` to continue")
         await thread.reply("ana", "resume")
         await thread.says("goes on")
         await thread.reply("ana", "please stop asking")

@@ -63,7 +63,7 @@ async def test_stop_pauses_a_program_and_says_that_it_ends_nothing(
         thread = await start_flow(workspace, "ana", "releases", "slow")
         await thread.says("▶️ sleep")
         await thread.reply("ana", "stop")
-        await thread.says("`stop` pauses, it ends nothing")
+        await thread.says("Use `resume` to continue")
         await thread.reply("ana", "status")
         await thread.says("is paused by Ana Ruiz (`resume` goes on)")
         await thread.reply("ana", "resume")

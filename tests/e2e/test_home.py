@@ -55,7 +55,7 @@ async def test_a_home_shows_nothing_of_channels_one_is_not_in(tmp_path: Path) ->
         await thread.says("Open the gate?")
         assert "Open the gate?" in await home_of(workspace, "dev", "Open the gate?")
         ben = await home_of(workspace, "ben", "Nothing waits for you")
-        assert "Nothing of yours or of your channels is running" in ben
+        assert "Nothing is running for you or in your channels" in ben
 
 
 @simulated

@@ -34,7 +34,7 @@ async def test_the_queue_for_a_lock_is_on_the_cards(tmp_path: Path) -> None:
         await third.says("waits for lock `deploy-api`, held by `session-")
         refused = await start_flow(workspace, "ana", "releases", "hotfix service=api")
         await refused.says("lock deploy-api is held by session-")
-        await refused.says("The thread of the one that has it")
+        await refused.says("Open the run that holds the lock")
         await bot.close()
         await bot.open()
         await first.reply("ana", "yes")

@@ -17,7 +17,7 @@ from tests.matrix.table import GETS_IN, MEMBERS, STATES, comes, gets_in, has_non
 from tests.support.inprocess import Called, Town, play, town
 from tests.support.proving import PROVE
 
-BUTTONS = "That is answered with its buttons"
+BUTTONS = "Please use the buttons to answer this"
 """The one hint that may stand in the thread: text where buttons are pressed."""
 STANDS = " ago."
 
