@@ -74,7 +74,7 @@ def test_an_edit_says_what_is_wrong_with_it(cli: Cli) -> None:
     """A value that does not fit, a field that is none, and an edit together with an answer are refused."""
     prompt = asked(cli, FLOW)
     for changes, text in (
-        (["--edit", "count=9"], "No changes to save"),
+        (["--edit", "count=9"], "Nothing was changed"),
         (["--edit", "size=9"], "cannot be changed here"),
         (["--edit", "count"], "field=value"),
         (["Approve", "--edit", "count=3"], "--edit alone"),
