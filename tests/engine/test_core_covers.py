@@ -217,8 +217,8 @@ def test_votes_before_an_edit_are_void() -> None:
         ({"count": "many"}, "Nothing was changed"),
         ({"why": "y"}, "`why` cannot be changed here, only `count`"),
         ({"rm": "-rf"}, "`rm` cannot be changed"),
-        ({"count": 2}, "all values are as they were"),
-        ({}, "all values are as they were"),
+        ({"count": 2}, "No changes to save"),
+        ({}, "No changes to save"),
     ],
 )
 def test_an_edit_that_does_not_fit_changes_nothing(values: dict[str, Json], message: str) -> None:
