@@ -19,6 +19,8 @@ CHART = ROOT / "deploy/helm/sayso"
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 COMPOSE = yaml.safe_load((ROOT / "compose.yml").read_text())["services"]["sayso"]
 FLEET = yaml.safe_load((ROOT / "deploy/compose.fleet.yml").read_text())["services"]
+WEB = yaml.safe_load((ROOT / "compose.yml").read_text())["services"]["web"]
+WEB_UNIT = dict(re.findall(r"(?m)^(\w+)=(.*)$", (ROOT / "deploy/sayso-web.service").read_text()))
 UNIT = dict(re.findall(r"(?m)^(\w+)=(.*)$", (ROOT / "deploy/sayso.service").read_text()))
 SECURED = (
     "ProtectSystem=strict",
@@ -49,12 +51,15 @@ def test_what_is_started_and_what_checks_its_health_are_commands() -> None:
     """In the image, under systemd, in the chart."""
     said = re.search(r"HEALTHCHECK .* CMD (\[.*\])", DOCKERFILE)
     assert said is not None
-    (container,) = pod()["containers"]
+    container, web = pod()["containers"]
     lines = [
         yaml.safe_load(said[1]),
         shlex.split(UNIT["ExecStart"]),
         *(container[probe]["exec"]["command"] for probe in ("startupProbe", "livenessProbe")),
         ["sayso", *container["args"]],
+        ["sayso", *(word.partition("=")[0] for word in web["args"])],
+        ["sayso", *WEB["command"]],
+        shlex.split(WEB_UNIT["ExecStart"]),
     ]
     assert [line for line in lines if not known(line)] == []
     assert 'ENTRYPOINT ["sayso"]\nCMD ["start"]' in DOCKERFILE
@@ -66,7 +71,7 @@ def test_nothing_runs_as_root_or_writes_outside_of_its_home() -> None:
     assert f"useradd --uid {user}" in DOCKERFILE
     assert DOCKERFILE.rindex("USER ") > DOCKERFILE.rindex("RUN ")
     found = pod()
-    (container,) = found["containers"]
+    container, web = found["containers"]
     assert (found["securityContext"]["runAsUser"], found["securityContext"]["runAsNonRoot"]) == (
         int(user),
         True,
@@ -76,11 +81,13 @@ def test_nothing_runs_as_root_or_writes_outside_of_its_home() -> None:
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
+    assert web["securityContext"] == container["securityContext"]
     assert (COMPOSE["read_only"], COMPOSE["cap_drop"]) == (True, ["ALL"])
+    assert (WEB["read_only"], WEB["cap_drop"]) == (True, ["ALL"])
     assert UNIT["User"] == "sayso"
-    assert [
-        line for line in SECURED if f"\n{line}\n" not in (ROOT / "deploy/sayso.service").read_text()
-    ] == []
+    for unit in ("sayso.service", "sayso-web.service"):
+        text = (ROOT / "deploy" / unit).read_text()
+        assert [line for line in SECURED if f"\n{line}\n" not in text] == []
 
 
 def test_each_role_of_the_fleet_is_started_alike() -> None:
@@ -93,10 +100,19 @@ def test_each_role_of_the_fleet_is_started_alike() -> None:
         assert service["stop_grace_period"] == "60s"
     assert {"socket", "worker"} < set(ROLES)
     found, alone = pod("fleet.yaml"), pod()
-    (container,), (other,) = found["containers"], alone["containers"]
+    (container,), (other, _) = found["containers"], alone["containers"]
     assert container["securityContext"] == other["securityContext"]
     assert known(["sayso", *container["args"]])
     assert found["terminationGracePeriodSeconds"] == 60
+
+
+def test_the_control_room_and_services_are_off_by_default() -> None:
+    """Nobody opens a port by installing: a profile of Compose, a unit of its own, and values of the chart that are false."""
+    assert (WEB["profiles"], WEB["ports"]) == (["web"], ["127.0.0.1:8766:8766"])
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    assert (values["service"], values["web"]) == (False, {"enabled": False, "write": False})
+    text = (CHART / "templates/service.yaml").read_text()
+    assert text.startswith("{{- if or .Values.service (and .Values.web.enabled")
 
 
 def test_settings_that_are_named_are_read() -> None:
