@@ -225,6 +225,21 @@ def test_every_module_explains_itself() -> None:
     assert bare == []
 
 
+def test_docstrings_begin_with_a_noun_or_a_verb() -> None:
+    """No docstring begins with a clause such as "What a row says"; it says "Content of a row" or "Return the row"."""
+    clause = re.compile(r"(What|Whether|Who|Whom|Whose|Where|When|How|Which)\b")
+    found = [
+        f"{name}:{node.lineno}: {node.value.value.splitlines()[0]}"
+        for name in modules("engine", "prompt_state", "bot")
+        for node in ast.walk(tree(name))
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+        and clause.match(node.value.value.lstrip())
+    ]
+    assert found == []
+
+
 def test_no_default_is_read_off_a_class_with_slots() -> None:
     """No code takes the default of a field from the class: there a Struct has a descriptor in its place."""
     classes = {

@@ -100,7 +100,7 @@ def _row(
 
 
 def _on_top(before: State, state: State) -> list[Row]:
-    """What stands above the rest of a session: its card, or in a thread of requests the message that counts them."""
+    """Rows of what stands above the rest of a session: its card, or in a thread of requests the message that counts them."""
     thread = state.thread or {}
     if "root" not in thread:
         changed = _card_changed(before, state)

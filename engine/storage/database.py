@@ -171,7 +171,7 @@ class Database(ABC):
 
     @contextmanager
     def impatient(self) -> Iterator[None]:
-        """Where another program writes meanwhile, `StorageBusy` at once."""
+        """Raise `StorageBusy` at once where another program writes meanwhile."""
         yield
 
     def give_back(self) -> bool:

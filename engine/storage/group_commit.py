@@ -52,7 +52,7 @@ HERE_SECONDS = 0.002
 """A commit on the loop's own thread takes as long as this at most, by the one before it."""
 
 ACKNOWLEDGED_SECONDS = 1.0
-"""How long after something was ingested commits are left to the thread."""
+"""Seconds after something was ingested in which commits are left to the thread."""
 
 
 class _Job(Struct):
