@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+import time
 from pathlib import Path
 
 from bench.nodes import folder_in
 from bench.processes import SAYSO, bare_python, timed
 from bench.report import Row, median
+from tests.gate.conftest import gated
+from tests.gate.test_hooks import Hooks, event
+from tests.support.workspace import running_workspace
 
 FLOW = """
 flow: one
@@ -34,7 +39,21 @@ def measure(base: Path, *, quick: bool) -> list[Row]:
             floors.append(bare_python(folder))
             for name, (command, _) in commands.items():
                 taken[name].append(timed(command, folder)[0])
+        hooks = asyncio.run(_hooks(folder, 3 if quick else 15))
     return [
         Row(name, median(taken[name]), "ms", floor=median(floors), limit=most)
         for name, (_, most) in commands.items()
-    ]
+    ] + [Row("sayso gate hook, decided by a rule", median(hooks), "ms", floor=median(floors), limit=150.0)]
+
+
+async def _hooks(folder: Path, count: int) -> list[float]:
+    """Milliseconds from the start of a hook to its exit, for calls that a rule of a running bot allows."""
+    taken: list[float] = []
+    async with running_workspace() as workspace, gated(workspace, folder) as gate:
+        hooks = Hooks(gate, await gate.url())
+        for number in range(count + 1):
+            begin = time.perf_counter()
+            decision, _, _ = await hooks.decision(event("git status", f"t{number}"))
+            taken.append((time.perf_counter() - begin) * 1000)
+            assert decision == "allow"
+    return taken[1:]
