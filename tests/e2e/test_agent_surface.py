@@ -86,7 +86,7 @@ async def test_stopping_a_session_is_cancelling_it(tmp_path: Path) -> None:
         await workspace.wait_for(lambda: workspace.ephemerals("ben"))
         assert "only" in workspace.ephemerals("ben")[-1]["text"].lower()
         await workspace.stop_session("ana", "ops", thread.root_ts)
-        assert "*waits* was cancelled by" in words(await thread.says("was ended by"))
+        assert "*waits* was cancelled by" in words(await thread.says("was cancelled by"))
         await workspace.wait_for(lambda: statuses(workspace)[-1] == "closed")
 
 

@@ -163,7 +163,7 @@ async def test_stop_keeps_the_partial_text_and_resume_goes_on(claude: ClaudeServ
         kept = await thread.reply("ana", "Look at web-2 first")
         await workspace.wait_for(lambda: marks(thread, kept) == {"eyes"})
         await workspace.wait_for(
-            lambda: any("Kept for the agent" in told["text"] for told in workspace.ephemerals("ana"))
+            lambda: any("The agent will read" in told["text"] for told in workspace.ephemerals("ana"))
         )
         await thread.reply("ana", "resume do not restart anything")
         await thread.says("All right, nothing is restarted.")

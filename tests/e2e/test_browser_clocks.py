@@ -44,7 +44,7 @@ async def test_nobody_answers_until_it_is_over(browser: Browser, tmp_path: Path,
         visiting(browser, workspace, "clocks", screen) as visit,
     ):
         await visit.begin("ops", "@sayso rollback")
-        await visit.says("Approval needed from @sre", "Open until", "Nobody was there")
+        await visit.says("Approval needed from @sre", "Closes ", "Nobody was there")
         await visit.pressable(visit.button("Approve"))
         await visit.shot("asked")
         await remind_and_escalate(visit, clock)

@@ -57,7 +57,7 @@ async def test_a_channel_that_is_shared_pauses_its_runs(tmp_path: Path) -> None:
         thread = await start_flow(workspace, "ana", "ops", "asks")
         await thread.says("First?")
         workspace.admin.share(workspace.channel("ops"))
-        await thread.says("This channel is shared with another organisation now")
+        await thread.says("This channel is now shared with another organization")
         await thread.reply("ana", "fine")
         await workspace.wait_for(
             lambda: any("goes on with your answer" in e["text"] for e in workspace.ephemerals("ana"))

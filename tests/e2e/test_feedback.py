@@ -156,7 +156,7 @@ async def test_feedback_goes_with_its_session(tmp_path: Path) -> None:
         await bot.press("ana", message, (block, element), element["negative_button"]["value"])
         await bot.settle()
         (told,) = bot.told("ana", since)
-        assert "not known here any more" in told.args["text"]
+        assert "no longer exists" in told.args["text"]
         assert bot.store.outbox.row(row.key) is None
 
 

@@ -53,7 +53,7 @@ async def test_a_graph_goes_on_after_a_kill_a_failure_and_a_pause(tmp_path: Path
         await bot.open()
         await thread.press("ana", asked, "Go on without it")
         await thread.reply("ana", "pause")
-        await thread.says("Nothing further starts until")
+        await thread.says("Use `resume` to continue")
         await thread.reply("ana", "resume please")
         await thread.says("goes on")
         await thread.reply("ana", "fine")
