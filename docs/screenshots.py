@@ -1,7 +1,7 @@
 """Takes the pictures of the documentation from the running page: `python -m docs.screenshots [DIRECTORY]`.
 
 The real bot serves the examples in a local workspace. `approval`: Ana has chosen what to delete, and Ben is asked to
-approve it. `agent`: a script in the place of Claude has looked into a failing service and wants to run a command.
+approve it. `control-room`: a run that failed, and one that waits. `agent`: a script in the place of Claude has looked into a failing service and wants to run a command.
 Needs Chromium.
 """
 
@@ -22,9 +22,11 @@ from playwright.async_api import Browser, expect
 
 from bot.config.settings import load_settings
 from bot.serve.main import Bot
+from tests.support import roomful
 from tests.support.acting import Workspace
 from tests.support.bot import ThreadView, start_flow
 from tests.support.browser import opened_page, running_browser
+from tests.web.conftest import visited
 
 ROOT = Path(__file__).resolve().parents[1]
 DESKTOP = {"width": 1440, "height": 900}
@@ -109,8 +111,33 @@ async def pictures(browser: Browser, address: str, file: Path, button: str) -> N
             await page.screenshot(path=file.with_stem(name), animations="disabled")
 
 
+async def control_room(browser: Browser, folder: Path) -> None:
+    """Two pictures of the control room: a failed run on a desk, and one that waits for an approval on a phone."""
+    phone: dict[str, Any] = {"viewport": PHONE, "device_scale_factor": 2, "has_touch": True}
+    with tempfile.TemporaryDirectory(prefix="sayso-") as home:
+        await roomful.fill(Path(home) / "sayso.db", 20)
+        async with visited(Path(home), write=True) as visitor:
+            await visitor.log_in()
+            await visitor.all_read()
+            for name, standing, options in (
+                ("control-room", "failed", {"viewport": DESKTOP}),
+                ("control-room-phone", "waiting", phone),
+            ):
+                wanted = {"flow": "deploy-checkout", "standing": standing}
+                found = (await visitor.get("sessions", **wanted))["sessions"][0]["sessionId"]
+                page = await browser.new_page(**options)
+                await page.goto(f"{visitor.url}/#token={visitor.room.access.token}")
+                await expect(page.locator(".session-row").first).to_be_visible()
+                await page.goto(f"{visitor.url}/sessions/{found}")
+                await expect(page.locator(".live-text")).to_have_text("live")
+                await page.screenshot(path=folder / f"{name}.png", animations="disabled")
+                await page.close()
+
+
 async def take(folder: Path) -> None:
     """All pictures, into this folder."""
+    async with running_browser() as browser:
+        await control_room(browser, folder)
     with tempfile.TemporaryDirectory(prefix="sayso-") as scratch, demo_directory() as logs:
         async with Workspace() as workspace, served(workspace, Path(scratch)), running_browser() as browser:
             thread = await story(workspace, logs)
