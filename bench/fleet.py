@@ -2,7 +2,7 @@
 is worked on elsewhere, and what an idle fleet asks of the server.
 
 Two sockets and six workers are processes of their own, on a server of their own with its usual settings, against the local
-workspace, beside 10,000 sessions that wait. Procrastinate is installed into an environment of its own. Its workers are eight too.
+workspace; they are idle beside 10,000 sessions that wait. Procrastinate is installed into an environment of its own. Its workers are eight too.
 """
 
 from __future__ import annotations
@@ -179,19 +179,19 @@ async def _fleet(table: Table, folder: Path, server: Any, part: int) -> None:
     url = new_database(server, "fleet")
     flows = {"long": LONG.format(log=folder / "long"), "reply": REPLY.format(log=folder / "reply"), **FLOWS}
     _module(folder)
-    await _paused(url, folder, PAUSED // part)
     async with (
         running_workspace() as workspace,
         fleet(workspace, folder, flows, *ROLES, url=url, **UNLIMITED) as bots,
     ):
         places = [workspace.add_channel(f"bench-{number}").id for number in range(CHANNELS)]
-        await asyncio.sleep(10 / part)
-        table.add(IDLE.format(PAUSED // part), await statements(server, 12 / part), "/s", 40)
         await _limited(table, workspace, places, 0.6 / part)
         await _replies(table, bots, places, REPLIES // part)
         await _acknowledged(table, bots, places, 10 / part)
         await _taken_over(table, bots, Log(folder / "long"), places, TAKEOVERS // part)
         await _sender_stops(table, bots, TAKEOVERS // part)
+        await asyncio.to_thread(asyncio.run, _paused(url, folder, PAUSED // part))
+        await asyncio.sleep(10 / part)
+        table.add(IDLE.format(PAUSED // part), await statements(server, 12 / part), "/s", 40)
 
 
 def _module(folder: Path) -> None:
