@@ -595,6 +595,8 @@ class Bot:
         if self.replica.takes:
             await self.slack.close()
         self.service.stop()
+        if self.replica.relieved():
+            self.outbound.stop()  # what the nodes in hand still say is posted by another process
         await self.engine.drain()
         self.outbound.stop()
         tasks = [*parts, *others]

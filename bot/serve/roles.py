@@ -31,9 +31,9 @@ class Replica:
         self._writer = writer
         self._store = writer.store
         self.shared = writer.store.shared
-        self.takes = role in ("all", "socket")
+        self.takes = _takes(role)
         """True if it has connections to Slack."""
-        self.works = role in ("all", "worker")
+        self.works = _works(role)
         self.has: dict[str, Lane] = {}
         """The lanes that it has now, by key."""
         self.on_look: Callable[[], None] = lambda: None
@@ -76,6 +76,10 @@ class Replica:
         """True if no other process serves at all."""
         return not self._store.peers()
 
+    def relieved(self) -> bool:
+        """True if another process posts once this one lets go."""
+        return any(map(_works, self._store.peers().values()))
+
     async def hold(self, key: str, work: Callable[[], Awaitable[None]]) -> None:
         """Do the work of this lane each time that this process gets it; until `leave`, or until it is done."""
         while not self._leaving:
@@ -117,3 +121,7 @@ class Replica:
 
 def _takes(role: str) -> bool:
     return role in ("all", "socket")
+
+
+def _works(role: str) -> bool:
+    return role in ("all", "worker")

@@ -343,7 +343,9 @@ class SessionTable(Tables):
     def _claimed(self, commit: Commit, owner: str) -> StoredHead:
         """The head of a session that this commit claims."""
         head = self.free.get(commit.session_id)
-        if head is not None and (head.epoch + 1, head.seq) == (commit.epoch, commit.seq):
+        known = head is not None and (head.epoch + 1, head.seq) == (commit.epoch, commit.seq)
+        # An owner that was dead when the head was read may have come back, and have gone on with its work.
+        if head is not None and known and (head.owner in (None, owner) or not self._alive(head.owner)):
             return head
         try:
             head = self._found_free(commit.session_id, owner)

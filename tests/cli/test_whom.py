@@ -26,7 +26,7 @@ async def test_somebody_whom_slack_does_not_know_is_refused(tmp_path: Path) -> N
         for there in ("U0LOCALBEN", "ben@example.com", "local:eve", "requester"):
             assert await unchecked(settings, there) is None, there
         for nobody in ("U0NOBODY", "nobody@example.com"):
-            with pytest.raises(UsageError, match=f"Slack knows nobody by {nobody}"):
+            with pytest.raises(UsageError, match=f"No Slack user matches {nobody}"):
                 await unchecked(settings, nobody)
 
 

@@ -138,7 +138,7 @@ async def test_who_cannot_read_the_channel_has_no_say(tmp_path: Path) -> None:
 async def test_a_press_on_another_message_than_the_answers_does_not_count(tmp_path: Path) -> None:
     """An old copy says so."""
     async with answered(tmp_path) as (bot, _):
-        assert "no longer the message of this answer" in await press(bot, "ana", "Helpful", ts="1.000001")
+        assert "This button is out of date" in await press(bot, "ana", "Helpful", ts="1.000001")
         assert rated(bot) == []
 
 

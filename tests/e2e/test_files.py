@@ -74,11 +74,11 @@ async def test_words_to_a_question_for_files_get_one_hint(tmp_path: Path) -> Non
         # The bot knows that the question is in front of people.
         await place.settle()
         await thread.reply("ana", "one moment")
-        await thread.says("answered with files")
+        await thread.says("answer this with files")
         await thread.reply("ana", "still looking")
         await drop(thread, "ana", {"a.csv": b"x"})
         await thread.says("a.csv is text/plain")
-        assert thread.count("answered with files") == 1
+        assert thread.count("answer this with files") == 1
 
 
 @pytest.mark.process

@@ -146,6 +146,24 @@ async def test_a_bot_that_is_stopped_hands_over(workspace: Workspace, tmp_path: 
         await until(lambda: bots.holder(CHORES) is bots.bots[-1], pause=0.1)
 
 
+async def test_a_bot_that_is_stopped_leaves_posting_to_others_at_once(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """While what it runs has its time to end, another one posts."""
+    log = tmp_path / "log"
+    flows = {"slow": SLOW.format(log=log)}
+    async with fleet(workspace, tmp_path, flows, "all", **UNLIMITED) as bots:
+        thread = await start_flow(workspace, "ana", "ops", "slow")
+        await until(lambda: counted(log) == ["began"])
+        (old,) = bots.bots
+        (new,) = await bots.add("all")
+        ended = asyncio.ensure_future(old.terminate())
+        await until(lambda: bots.holder(SEND) is new)
+        assert not ended.done()
+        assert await ended == 0
+        await thread.says("All is done")
+
+
 async def test_what_was_said_while_the_bot_was_out_of_a_channel_is_read(
     workspace: Workspace, tmp_path: Path
 ) -> None:

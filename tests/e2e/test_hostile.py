@@ -72,8 +72,8 @@ async def test_a_damaged_journal_sets_the_session_aside_and_the_thread_is_told(t
         await bot.open()
         await thread.reply("ana", "on")
         await other.reply("ana", "on")
-        await workspace.wait_for(lambda: thread.find("set aside") or other.find("set aside"), timeout=20)
-        damaged, sound = (thread, other) if thread.find("set aside") else (other, thread)
+        await workspace.wait_for(lambda: thread.find("is on hold") or other.find("is on hold"), timeout=20)
+        damaged, sound = (thread, other) if thread.find("is on hold") else (other, thread)
         await sound.says("All is done")
         assert damaged.find("All is done") is None
     assert counted(log) == ["before", "before", "after:on"]
@@ -271,7 +271,7 @@ async def test_a_damaged_session_whose_question_was_never_confirmed_is_set_aside
         flip_journal(connection)
         connection.execute("DELETE FROM snapshots")
         await bot.open()
-        await thread.says("set aside")
+        await thread.says("is on hold")
         await thread.reply("ana", "status")
         await thread.reply("ana", "on")
         await workspace.settled()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from engine.decide.commands import Abort
-from engine.storage import lanes
+from engine.storage import lanes, postgres_workers
 from engine.storage.postgres import open_postgres
 from tests.storage.storagekit import python
 from tests.support import postgres
@@ -69,6 +69,7 @@ async def test_a_frozen_worker_runs_nothing_that_is_not_its_own_any_more(
 ) -> None:
     """Another process goes on with the session, or ends it; when the worker wakes its program does not run."""
     monkeypatch.setattr(lanes, "LIMIT_SECONDS", 0.6)
+    monkeypatch.setattr(postgres_workers, "BEAT_SECONDS", 0.05)
     url, log = postgres.new_database(), tmp_path / "log"
     worker = python(WORKER, url, str(tmp_path / "worker"), where, FLOW.format(log=log))
     try:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from engine.journal.records import DropLock, InboxItem, PutLock, PutOutbox, Timer
+from engine.journal.records import DropLock, InboxItem, Lost, PutLock, PutOutbox, Timer
 from engine.storage import lanes, postgres_workers
 from engine.storage.lanes import SEND, Lane, LaneTable
 from engine.storage.postgres import PostgresStore
@@ -229,6 +229,20 @@ def test_sessions_of_the_dead_are_in_the_agenda(two: Two) -> None:
     assert other.agenda("session-1") == ([], [], [])
     dies(other, one.lanes.owner)
     assert other.agenda("session-1") == (["session-1"], [], [])
+
+
+def test_no_session_is_taken_from_a_process_that_came_back(two: Two) -> None:
+    """It was dead when another one read its session, and gave a sign of life before that one stored a step: it may have gone
+    on, so the step is refused."""
+    one, other = two
+    done(one, new_session("session-1", one.lanes.owner, event("a")))
+    dies(other, one.lanes.owner)
+    other.claimable("session-1", other.lanes.owner, None)
+    move(other, "beat", 0, one.lanes.owner)
+    [result] = other.commit([step("session-1", 2, 1, event("b"), owner=other.lanes.owner)])
+    assert isinstance(result, Lost)
+    dies(other, one.lanes.owner)
+    done(other, step("session-1", 2, 1, event("b"), owner=other.lanes.owner))
 
 
 def test_what_nobody_was_woken_for_is_found(two: Two) -> None:

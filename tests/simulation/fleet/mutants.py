@@ -153,7 +153,7 @@ FLEET_SEEN_AT: dict[str, int] = {
     "misses_what_comes_meanwhile": 2,
     "works_on_lanes_of_others": 24,
     "takes_from_the_living": 1,
-    "takes_up_again_what_it_left": 146,
+    "takes_up_again_what_it_left": 84,
     "looks_again_at_once": 24,
     "posts_beside_others": 0,
     "keeps_posting": 3,

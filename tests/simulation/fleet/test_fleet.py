@@ -15,11 +15,10 @@ from tests.simulation.fleet.mutants import FLEET_MUTANTS, FLEET_SEEN_AT
 from tests.simulation.fleet.run import AT_ONCE, FleetGround, ground, run, run_block, trace_of
 from tests.simulation.fleet.weather import FleetWeather
 from tests.simulation.run import crowd
-from tests.support.proving import PROVE
 
 SEEDS = 20
 MANY = 10_000
-MOST_SEEDS = 500 if PROVE else 20
+MOST_SEEDS = 500
 """Within so many runs a seeded fault must be found."""
 _TRACE = "from tests.simulation.fleet.run import trace_of; print(trace_of(int(__import__('sys').argv[1])))"
 ROOT = Path(__file__).parents[3]
