@@ -54,6 +54,8 @@ class FleetOwners(Workers):
     def register(self, label: str) -> str:
         """See `Workers.register`."""
         assert self._worker is not None
+        if self._worker.cut_off:
+            raise StorageBusy("the server cannot be reached")
         self.owner = f"{label}-{self._worker.number}-0123456789abcdef"
         self._worker.beat()
         return self.owner
