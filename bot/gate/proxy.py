@@ -1,7 +1,7 @@
 """`sayso gate proxy`: stands between an MCP client and a server over standard input and output, and asks about calls of tools.
 
-It relays lines. A `tools/call` is held until the gate has allowed it, and then the same bytes go on; everything else passes
-untouched, so any revision of the protocol works. What two readers could take for different things (a key that stands twice, NaN,
+It relays lines. A `tools/call` is held until the gate has allowed it, and then the same bytes go on, or canonical JSON where
+people changed its arguments; everything else passes untouched, so any revision of the protocol works. What two readers could take for different things (a key that stands twice, NaN,
 a line end within a line) is refused, since the server could read another call in it.
 
 A held call that is cancelled, or not decided in time, is dropped and never sent later. The first definition of a tool that is
@@ -42,6 +42,11 @@ def read_line(line: bytes) -> Any:
         return read_json(text)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise Ambiguous(str(error)) from error
+
+
+def canonical_json(value: Any) -> str:
+    """Return JSON in the one form that a value has: keys sorted, nothing between them, ASCII only."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 class Proxy:
@@ -160,7 +165,11 @@ class Proxy:
         by, reason = ", ".join(answer.get("by") or ()) or "the gate", answer.get("reason") or ""
         if answer["state"] == "open":
             return "Pending: people are asked in Slack. The call was not made. Make the same call again to go on waiting."
-        if answer["state"] == "allowed" and answer["arguments"] == arguments:
+        if answer["state"] == "allowed":
+            given = answer["arguments"]
+            if canonical_json(given) != canonical_json(arguments):
+                edited = canonical_json({**call, "params": {**params, "arguments": given}})
+                line = edited.encode()
             await self._send(line)
             return ""
         return f"Denied by {by}. {reason} The call was not made.".replace("  ", " ")

@@ -33,6 +33,7 @@ from engine.decide.agents import wide_grants
 from engine.decide.agents.wide_grants import GRANT
 from engine.decide.commands import Abort
 from engine.decide.covered_nodes import digest
+from engine.decide.request_edits import parts
 from engine.decide.request_grants import acted_on
 from engine.flow import Flow
 from engine.flow.build import schema_of
@@ -66,6 +67,8 @@ _BEGIN_SECONDS = 5.0
 """Seconds that a withdrawn question may take to be asked."""
 _ELSEWHERE = {"agents": "It was answered in the console, or its session went on without an answer."}
 """By door why a question is withdrawn."""
+_UNEDITED = ("agents",)
+"""Doors that hand out what was asked or nothing: an edit would not arrive."""
 
 
 class Refused(SaysoError):
@@ -348,8 +351,9 @@ class Requests:
         if scripts:
             quoted = SCRIPTS + quoted
         flow: Flow | None = None
+        editable = {} if wanted.door in _UNEDITED else wanted.arguments
         if wanted.kind == "approval":
-            flow = approval_flow(decided.asking, quoted, decided.rule)
+            flow = approval_flow(decided.asking, quoted, decided.rule, editable)
         elif wanted.kind == "question":
             flow = question_flow(wanted.arguments, quoted)
         return {
@@ -368,6 +372,7 @@ class Requests:
                 "scripts": ", ".join(scripts),
                 "rules": rules,
                 "rule": decided.rule,
+                "shown": {part.name: part.shown for part in parts(editable)},
             },
             "validSeconds": decided.valid_seconds,
         }
@@ -444,7 +449,8 @@ class Requests:
         """Keep that a hook has got an allow: the door that the call comes to next does not ask again."""
         if wanted.door != "claude":
             return
-        data: dict[str, Json] = {"tool": wanted.tool, "digest": _digest(wanted), "by": list(standing.by)}
+        handed = digest("call", {"tool": wanted.tool, "arguments": standing.arguments})
+        data: dict[str, Json] = {"tool": wanted.tool, "digest": handed, "by": list(standing.by)}
         noted = encode({**data, "rule": standing.rule[0], "rules": standing.rule[1]})
         await self._keep(InboxItem(_key("gate:use", token, wanted.call), NOTED, noted))
 
@@ -471,7 +477,8 @@ class Requests:
         when = {"agent": about["agent"], "tool": tool, "arguments": acted_on(tool, arguments)}
         rule = encode({"when": when, "then": "allow"}).decode()
         shows = len(rule) <= _WORDS and without_credentials(rule) == rule
-        if about.get("scripts") or {"*", "`"} & {*rule} or not shows:
+        edited = canonical(arguments) != canonical((state.inputs or {})["arguments"])
+        if edited or about.get("scripts") or {"*", "`"} & {*rule} or not shows:
             return  # a rule of this text would allow more than these calls, or is not to be posted
         same = f"gate:same:{_hash(rule)}"
         for number in range(PROPOSE_AFTER):
@@ -552,6 +559,11 @@ class Requests:
             reason = said.get("reason") or _why(state)
             return Standing("denied", row.session_id, reason=reason, by=by)
         out = await self.notices.stored(f"gate:out:{row.session_id}")
+        if out is None and self._escapes(state, data["agent"], call.output["arguments"]):
+            why = f"it was changed into a call that another rule of `{NAME}` is about"
+            text, thread = f"⛔ This was not handed out: {why}.", str((state.thread or {})["key"])
+            await self.notices.put(note_to(thread, f"gate:escaped:{row.session_id}", text))
+            return Standing("denied", row.session_id, reason=f"Not handed out: {why}.", by=by)
         return Standing(
             "allowed",
             row.session_id,
@@ -564,6 +576,15 @@ class Requests:
             valid_seconds=float(data["validSeconds"]),
             pin=data.get("pin"),
         )
+
+    def _escapes(self, state: State, agent: str, arguments: dict[str, Json]) -> bool:
+        """True if people changed a call into one that they were not asked about: another rule is. Raises `FlowError`."""
+        asked = (state.inputs or {})["arguments"]
+        if canonical(arguments) == canonical(asked):
+            return False
+        rules, tool = self.rules.read(), (state.inputs or {})["tool"]
+        now = rules.decide(agent, tool, arguments)
+        return now.kind == "deny" or (now.kind == "ask" and now.rule != rules.decide(agent, tool, asked).rule)
 
     async def _alarm(self, token: Token, wanted: Wanted, key: str, text: str) -> None:
         log.error("%s", text)

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import Struct, field
 from pydantic import BeforeValidator, Field, ValidationError
 
+from engine.decide.request_edits import parts
 from engine.flow import Flow
 from engine.flow.load import load_flow
 from engine.language.codec import Json
@@ -145,8 +146,14 @@ SCRIPTS = "\nIt runs {{ inputs.about.scripts }}"
 """The scripts that a command runs, as its hook reads them."""
 
 
-def approval_flow(asking: Mapping[str, Json], quoted: str = QUOTED, rule: int = 0) -> Flow:
-    """The flow of a request on which the people of an `ask` decide, which is this rule's. Raises `FlowError`."""
+def approval_flow(
+    asking: Mapping[str, Json],
+    quoted: str = QUOTED,
+    rule: int = 0,
+    editable: Mapping[str, Json] | None = None,
+) -> Flow:
+    """The flow of a request on which the people of an `ask` decide, which is this rule's. They can change the arguments that
+    are `editable`. Raises `FlowError`."""
     given = {name: value for name, value in asking.items() if name != "on_timeout"}
     if "timeout" in given:
         given["on_timeout"] = "reject"
@@ -159,13 +166,38 @@ def approval_flow(asking: Mapping[str, Json], quoted: str = QUOTED, rule: int = 
         "on_reject": "continue",
         **given,
     }
+    arguments = "{{ inputs.arguments }}"
+    if fields := parts(editable or {}):
+        properties = {
+            part.name: {**part.body, "default": f"{{{{ inputs.about.shown.{part.name} }}}}"}
+            for part in fields
+        }
+        needed = [part.name for part in fields if part.is_json or part.body["type"] != "string"]
+        decision |= {"form": {"properties": properties, "required": needed}, "editable": list(properties)}
+        arguments = _edited(editable or {})
     told = f"rule {rule} of {NAME}" if rule else f"otherwise of {NAME}"
-    call: dict[str, Json] = {"tool": "{{ inputs.tool }}", "arguments": "{{ inputs.arguments }}"}
+    call: dict[str, Json] = {"tool": "{{ inputs.tool }}", "arguments": arguments}
     nodes: list[Json] = [
         {"id": "decision", "name": told, "type": "approval", "with": decision},
         {"id": "call", "type": "call", "with": call},
     ]
     return load_flow(json.dumps({"flow": "gate", "inputs": INPUTS, "nodes": nodes}), NAME)
+
+
+def _edited(arguments: Mapping[str, Json]) -> str:
+    """Return an expression for the arguments with people's changes. What nobody changed is as the agent sent it."""
+    found = {key: f"inputs.arguments['{key}']" for key in arguments}
+    for part in parts(arguments):
+        value, shown = f"nodes.decision.values.{part.name}", f"inputs.about.shown.{part.name}"
+        new = value
+        if part.is_json:
+            new = f"{value} | fromjson"
+        elif part.body["type"] == "string":
+            new = f"{value} | default('', true)"
+        found[part.key] = f"({found[part.key]} if {value} == {shown} else ({new}))"
+    changed = ", ".join(f"'{key}': {value}" for key, value in found.items())
+    same = "nodes.decision.values == inputs.about.shown"
+    return f"{{{{ inputs.arguments if {same} else {{{changed} }} }}}}"
 
 
 def read_rules(text: str, file: str = NAME) -> Rules:

@@ -46,6 +46,11 @@ def is_request(prompt: Question) -> bool:
     return (prompt.covers or {}).get("type") == "call"
 
 
+def is_as_asked(prompt: Question) -> bool:
+    """True for such a request that nobody changed: the values of its form are in the text of its call."""
+    return is_request(prompt) and not prompt.editors
+
+
 # --- votes -------------------------------------------------------------------------------------------------
 
 
@@ -103,7 +108,7 @@ def value_blocks(prompt: Asked, *, is_open: bool) -> list[Block]:
     button shows everything."""
     if not prompt.is_approval or not prompt.fields:
         return []
-    if prompt.tool and not prompt.editors:
+    if is_as_asked(prompt) or (prompt.tool and not prompt.editors):
         return []  # what the call covers is shown, and says all of it
     lines = [_value_line(field, old, new, posted=is_open) for field, old, new in _values(prompt)]
     kept, room = 0, _VALUES
@@ -199,7 +204,7 @@ def covered_size(prompt: Asked) -> int:
 def whole(prompt: Asked) -> list[Block]:
     """Return everything that is approved, for a modal: the values, and the covered action."""
     lines = []
-    for field, old, new in _values(prompt):
+    for field, old, new in [] if is_as_asked(prompt) else _values(prompt):
         before = "" if old == new else f" (before: {value_text(field, old)})"
         lines.append(f"{field.get('title') or field['name']}: {value_text(field, new)}{before}")
     made = whole_blocks("\n".join(lines), most=80_000)

@@ -125,7 +125,7 @@ def _brief_parts(one: Asked, flow: Flow) -> list[Block]:
     lines = [f"*#{one.number}*", approvals.tally(one), f"> {clip(shown(reason), _BRIEF)}" if reason else None]
     title = section("\n".join(clip(line, 2 * _BRIEF) for line in lines if line))
     if one.open:
-        return [title, *buttons_of(one, kit.MOST_UNITS)]
+        return [title, *buttons_of(one, kit.MOST_UNITS, edit=False)]
     return [title, section(outcome_text(one, flow, None), most=2 * _BRIEF)]
 
 

@@ -238,7 +238,7 @@ def more_menu(prompt: Asked) -> Block:
     entries = [("Hand over to somebody else…", "hand")]
     if prompt.is_approval and not prompt.require_reason:
         entries.insert(0, ("Reject with a reason…", "reject"))
-    if (prompt.tool and "always" in prompt.tool) or approvals.is_request(prompt):
+    if (prompt.tool and "always" in prompt.tool) or approvals.is_as_asked(prompt):
         entries.insert(0, ("Always allow…", "always"))
     options = [kit.option(label, f"{kind}|{prompt.prompt_id}|{prompt.nonce}") for label, kind in entries]
     return {"type": "overflow", "action_id": f"{approvals.OPEN}more", "options": options}
@@ -287,7 +287,8 @@ def place_line(state: State, prompt: Asked, flow: Flow) -> str:
     return f"{counted}{path}"
 
 
-def buttons_of(prompt: Asked, room: int) -> list[Block]:
+def buttons_of(prompt: Asked, room: int, *, edit: bool = True) -> list[Block]:
+    """Return the controls of an open question, with the button to `edit` it where it can be."""
     options: list[Mapping[str, Json]] = list(prompt.options)
     if not options:
         return form_controls(prompt.prompt_id, prompt) if prompt.fields else []
@@ -297,7 +298,7 @@ def buttons_of(prompt: Asked, room: int) -> list[Block]:
     if len(options) > _BUTTONS:
         return [*told, *_select(prompt, options, room - size(told))]
     buttons = [_option_button(prompt, n, option) for n, option in enumerate(options)]
-    if prompt.is_approval and prompt.editable:
+    if edit and prompt.is_approval and prompt.editable:
         buttons.append(approvals.opens("Edit…", "edit", prompt))
     if prompt.fills_beside:
         buttons.insert(0, approvals.opens("Fill in…", "form", prompt, "primary"))

@@ -134,15 +134,20 @@ def _proposed(prompt: PromptState) -> list[str]:
     """Return an approval's proposal and action, as far as they fit; a button shows everything."""
     if not prompt.is_approval:
         return []
-    lines = [
-        f"• {safe(one_line(str(field.get('title') or field['name']), 60))}: "
-        f"{safe(one_line(value_text(field, prompt.values.get(field['name'])), 120))}"
-        for field in prompt.fields[:_VALUES]
-    ]
+    lines = [f"• {line}" for line in _value_lines(prompt)]
     runs = str((prompt.covers or {}).get("text") or "")
     if runs:
         lines.append(f"*Will run:* `{safe(one_line(runs.replace('`', chr(39)), _RUNS))}`")
     return lines
+
+
+def _value_lines(prompt: PromptState) -> list[str]:
+    """Return the first values of an approval's form."""
+    return [
+        f"{safe(one_line(str(field.get('title') or field['name']), 60))}: "
+        f"{safe(one_line(value_text(field, prompt.values.get(field['name'])), 120))}"
+        for field in ([] if approvals.is_as_asked(prompt) else prompt.fields[:_VALUES])
+    ]
 
 
 # --- buttons -----------------------------------------------------------------------------------------------
@@ -255,6 +260,7 @@ def _ticked(prompt: PromptState) -> Block:
     element: Block = {"type": "checkboxes", "action_id": f"{ONE}{prompt.prompt_id}", "options": [tick]}
     element["initial_options"] = [tick]
     runs = str((prompt.covers or {}).get("text") or "")
-    values = [line.removeprefix("• ") for line in _proposed(prompt)[: len(prompt.fields[:_VALUES])]]
-    words = " · ".join([plain(prompt.message), *values, *([f"will run: {runs}"] if runs else [])])
+    words = " · ".join(
+        [plain(prompt.message), *_value_lines(prompt), *([f"will run: {runs}"] if runs else [])]
+    )
     return field_block(f"{ONE}{prompt.prompt_id}", words, element, optional=True)

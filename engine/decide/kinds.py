@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from types import MappingProxyType
 
-from engine.decide import begin, covered_nodes, edges, limits, question, request_grants
+from engine.decide import begin, covered_nodes, edges, limits, question, request_edits, request_grants
 from engine.decide.due import next_node
 from engine.decide.step import Kind, Kinds, Step, Work, context
 from engine.flow import Flow, Node, coerce_inputs
@@ -92,12 +92,16 @@ class Passes(Kind):
         edges.limit_decided(step, prompt, limits.decision(prompt))
 
     def covered(self, step: Step, prompt: Asked, values: dict[str, Json]) -> dict[str, Json] | None:
-        """The nodes that name this approval."""
+        """The nodes that name this approval. Raises `InvalidAnswer` for arguments of other types than an agent's call has."""
+        if (prompt.covers or {}).get("type") == "call":
+            request_edits.check((step.state.inputs or {}).get("arguments") or {}, values)
         return covered_nodes.foreseen(step.flow, step.state, prompt.path, values)
 
     def granted(self, step: Step, prompt: Asked, always: Json) -> dict[str, Json]:
         """Check a grant for calls of an agent outside of sayso; refuse it for anything else that is not a tool call."""
         if (prompt.covers or {}).get("type") == "call":
+            if prompt.editors:
+                raise InvalidAnswer("People changed this call, so it is allowed once. Nothing was decided.")
             arguments = (step.state.inputs or {}).get("arguments") or {}
             return request_grants.checked(arguments, always)
         raise InvalidAnswer(
