@@ -351,7 +351,7 @@ class Requests:
         if scripts:
             quoted = SCRIPTS + quoted
         flow: Flow | None = None
-        editable = {} if wanted.door in _UNEDITED else wanted.arguments
+        editable = wanted.arguments if wanted.kind == "approval" and wanted.door not in _UNEDITED else {}
         if wanted.kind == "approval":
             flow = approval_flow(decided.asking, quoted, decided.rule, editable)
         elif wanted.kind == "question":

@@ -166,7 +166,7 @@ def approval_flow(
         "on_reject": "continue",
         **given,
     }
-    arguments = "{{ inputs.arguments }}"
+    arguments: Json = "{{ inputs.arguments }}"
     if fields := parts(editable or {}):
         properties = {
             part.name: {**part.body, "default": f"{{{{ inputs.about.shown.{part.name} }}}}"}
@@ -184,9 +184,9 @@ def approval_flow(
     return load_flow(json.dumps({"flow": "gate", "inputs": INPUTS, "nodes": nodes}), NAME)
 
 
-def _edited(arguments: Mapping[str, Json]) -> str:
-    """Return an expression for the arguments with people's changes. What nobody changed is as the agent sent it."""
-    found = {key: f"inputs.arguments['{key}']" for key in arguments}
+def _edited(arguments: Mapping[str, Json]) -> dict[str, Json]:
+    """Return expressions for the arguments with people's changes. What nobody changed is as the agent sent it."""
+    found: dict[str, Json] = {key: f"{{{{ inputs.arguments['{key}'] }}}}" for key in arguments}
     for part in parts(arguments):
         value, shown = f"nodes.decision.values.{part.name}", f"inputs.about.shown.{part.name}"
         new = value
@@ -194,10 +194,8 @@ def _edited(arguments: Mapping[str, Json]) -> str:
             new = f"{value} | fromjson"
         elif part.body["type"] == "string":
             new = f"{value} | default('', true)"
-        found[part.key] = f"({found[part.key]} if {value} == {shown} else ({new}))"
-    changed = ", ".join(f"'{key}': {value}" for key, value in found.items())
-    same = "nodes.decision.values == inputs.about.shown"
-    return f"{{{{ inputs.arguments if {same} else {{{changed} }} }}}}"
+        found[part.key] = f"{{{{ inputs.arguments['{part.key}'] if {value} == {shown} else ({new}) }}}}"
+    return found
 
 
 def read_rules(text: str, file: str = NAME) -> Rules:

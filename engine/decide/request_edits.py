@@ -37,8 +37,8 @@ class Part(NamedTuple):
 
 
 def parts(arguments: Mapping[str, Json]) -> list[Part]:
-    """Return the arguments that can be changed; none where a name cannot be written into an expression."""
-    if not all(_KEY.fullmatch(key) for key in arguments):
+    """Return the arguments that can be changed; none of very many, or where a name cannot be written into an expression."""
+    if len(arguments) > _MOST_FIELDS or not all(_KEY.fullmatch(key) for key in arguments):
         return []
     found: list[Part] = []
     for number, (key, value) in enumerate(arguments.items(), 1):
@@ -56,7 +56,7 @@ def parts(arguments: Mapping[str, Json]) -> list[Part]:
         with suppress(InvalidAnswer):
             shown = None if is_empty(value) else read_value(body, value)
             found.append(Part(key, name, body, shown, is_json))
-    return found[:_MOST_FIELDS]
+    return found
 
 
 def _text_of(value: Json) -> str:

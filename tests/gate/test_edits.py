@@ -119,9 +119,18 @@ def test_a_changed_call_is_allowed_once() -> None:
         case.when(allow)
 
 
-def test_names_that_no_expression_can_hold_are_not_changed() -> None:
-    """The call is asked about all the same."""
-    arguments: dict[str, Json] = {"it's": 1, "b": 2}
+@pytest.mark.parametrize("arguments", [{"it's": 1, "b": 2}, {f"a{n}": n for n in range(21)}, {}])
+def test_names_that_no_expression_can_hold_are_not_changed(arguments: dict[str, Json]) -> None:
+    """The call is asked about all the same, as is one with too many arguments."""
     case = request(arguments)
     assert case.prompt.editable == ()
     assert approved(case) == arguments
+
+
+def test_every_argument_of_a_large_call_can_be_changed() -> None:
+    """Up to the most fields, with names and values as long as they may be."""
+    arguments: dict[str, Json] = {f"{'n' * 60}{n}": "x" * 3000 for n in range(20)}
+    case = request(arguments)
+    changed: dict[str, Json] = dict.fromkeys(arguments, "y" * 3000)
+    case.when(change(case, **changed))
+    assert approved(case) == changed
