@@ -1,8 +1,9 @@
 """`sayso gate proxy`: stands between an MCP client and a server over standard input and output, and asks about calls of tools.
 
 It relays lines. A `tools/call` is held until the gate has allowed it, and then the same bytes go on, or canonical JSON where
-people changed its arguments; everything else passes untouched, so any revision of the protocol works. What two readers could take for different things (a key that stands twice, NaN,
-a line end within a line) is refused, since the server could read another call in it.
+people changed its arguments; everything else passes untouched, so any revision of the protocol works. What two readers could
+take for different things (a key that stands twice, NaN, a line end within a line) is refused, since the server could read
+another call in it.
 
 A held call that is cancelled, or not decided in time, is dropped and never sent later. The first definition of a tool that is
 seen is pinned by the gate: calls of a tool whose definition has changed are asked about, whatever a rule allows.
@@ -44,9 +45,9 @@ def read_line(line: bytes) -> Any:
         raise Ambiguous(str(error)) from error
 
 
-def canonical_json(value: Any) -> str:
+def _canonical(value: Any) -> bytes:
     """Return JSON in the one form that a value has: keys sorted, nothing between them, ASCII only."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
 class Proxy:
@@ -166,10 +167,8 @@ class Proxy:
         if answer["state"] == "open":
             return "Pending: people are asked in Slack. The call was not made. Make the same call again to go on waiting."
         if answer["state"] == "allowed":
-            given = answer["arguments"]
-            if canonical_json(given) != canonical_json(arguments):
-                edited = canonical_json({**call, "params": {**params, "arguments": given}})
-                line = edited.encode()
+            if _canonical(answer["arguments"]) != _canonical(arguments):
+                line = _canonical({**call, "params": {**params, "arguments": answer["arguments"]}})
             await self._send(line)
             return ""
         return f"Denied by {by}. {reason} The call was not made.".replace("  ", " ")

@@ -41,8 +41,9 @@ def parts(arguments: Mapping[str, Json]) -> list[Part]:
     if len(arguments) > _MOST_FIELDS or not all(_KEY.fullmatch(key) for key in arguments):
         return []
     found: list[Part] = []
-    for number, (key, value) in enumerate(arguments.items(), 1):
-        name = key if _NAME.fullmatch(key) else f"argument_{number}"
+    numbers = {key: number for number, key in enumerate(sorted(arguments), 1)}
+    for key, value in arguments.items():
+        name = key if _NAME.fullmatch(key) else f"argument_{numbers[key]}"
         is_json = isinstance(value, list | dict)
         body: dict[str, Json] = {"type": "string" if is_json else _TYPES.get(type(value)), "title": key}
         if is_json:

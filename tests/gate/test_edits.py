@@ -65,7 +65,7 @@ def test_a_change_is_another_call_with_its_own_digest() -> None:
     case.when(case.answer("approve"))
     before = case.prompt.covers["digest"]
     changes: dict[str, Any] = {"command": "make docs", "count": 4, "ratio": 2, "dry": False, "empty": "x"}
-    case.when(change(case, **changes, files='["b"]', options='{"deep": {"n": 1}}', argument_9=None))
+    case.when(change(case, **changes, files='["b"]', options='{"deep": {"n": 1}}', argument_1=None))
     assert case.prompt.votes == ()
     assert case.prompt.covers["digest"] != before
     case.when(case.answer("approve"))
