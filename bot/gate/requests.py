@@ -14,6 +14,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from urllib.parse import quote
@@ -45,7 +46,7 @@ from engine.journal.state import Grant, State
 from engine.language import timestamps
 from engine.language.codec import Json, canonical, decode, encode
 from engine.language.credentials import without_credentials
-from engine.language.errors import KeptMoved, SaysoError, StorageError
+from engine.language.errors import KeptMoved, SaysoError, SessionEnded, StorageError
 from engine.run.dispatcher import RowHandler
 from prompt_state.question_row import thread_key
 
@@ -245,11 +246,13 @@ class Requests:
         return True
 
     async def _close(self, token: Token, standing: Standing, why: str) -> None:
-        """End the session of an open request."""
+        """End the session of an open request, unless people decide at this moment."""
         engine, session_id = self.notices.engine, str(standing.session_id)
         state = await engine.verified_state(session_id)
         place = {"user": token.person, "channel": (state.thread or {}).get("channel")}
-        await engine.apply(session_id, Abort(await self.people.actor(place), why))
+        actor = await self.people.actor(place)
+        with suppress(SessionEnded):
+            await engine.apply(session_id, Abort(actor, why))
 
     async def _request(self, token: Token, wanted: Wanted) -> str | dict[str, Json]:
         """The key of the request that this is, which is stored then; or the answer of a rule. Raises `Refused`."""

@@ -172,7 +172,7 @@ def approval_flow(
             part.name: {**part.body, "default": f"{{{{ inputs.about.shown.{part.name} }}}}"}
             for part in fields
         }
-        needed = [part.name for part in fields if part.is_json or part.body["type"] != "string"]
+        needed = [part.name for part in fields if part.shown is not None]
         decision |= {"form": {"properties": properties, "required": needed}, "editable": list(properties)}
         arguments = _edited(editable or {})
     told = f"rule {rule} of {NAME}" if rule else f"otherwise of {NAME}"

@@ -65,11 +65,11 @@ def test_a_change_is_another_call_with_its_own_digest() -> None:
     case.when(case.answer("approve"))
     before = case.prompt.covers["digest"]
     changes: dict[str, Any] = {"command": "make docs", "count": 4, "ratio": 2, "dry": False, "empty": "x"}
-    case.when(change(case, **changes, files='["b"]', options='{"deep": {"n": 1}}', argument_1=None))
+    case.when(change(case, **changes, files='["b"]', options='{"deep": {"n": 1}}', argument_1="x"))
     assert case.prompt.votes == ()
     assert case.prompt.covers["digest"] != before
     case.when(case.answer("approve"))
-    wanted = {**ARGUMENTS, **changes, "files": ["b"], "options": {"deep": {"n": 1}}, "Content-Type": ""}
+    wanted = {**ARGUMENTS, **changes, "files": ["b"], "options": {"deep": {"n": 1}}, "Content-Type": "x"}
     assert approved(case) == wanted
 
 
@@ -92,6 +92,7 @@ def test_one_change_leaves_the_rest_and_can_be_taken_back() -> None:
         ({"options": "[1]"}, '`options` keeps its type. Write JSON, such as {"limit": 10}'),
         ({"options": '{"n": 123456789012345678901234}'}, "does not fit into 64 bits"),
         ({"options": " "}, "Please fill this in"),
+        ({"command": "\n"}, "Please fill this in"),
         ({"count": "many"}, "whole number"),
         ({"dry": "perhaps"}, "yes or no"),
         ({"password": "x"}, "cannot be changed here"),
