@@ -77,6 +77,9 @@ async def test_ben_changes_a_call_and_cleo_approves_it(gate: Gate) -> None:
     with closing(sqlite3.connect(gate.bot.home / "sayso.db")) as store:
         [(payload,)] = store.execute("SELECT payload FROM inbox WHERE key LIKE 'gate:out:%'").fetchall()
     assert decode(payload)["digest"] == digest("call", {"tool": "Bash", "arguments": wanted})
+    proxied = {"door": "proxy", "within": {"call": "toolu_1"}}
+    assert (await gate.ask("", "p0", arguments=asked["tool_input"], **proxied))["state"] == "open"
+    assert (await gate.ask("", "p1", arguments=wanted, **proxied))["state"] == "allowed", "the hook has asked"
     ran = {**asked, "hook_event_name": "PostToolUse"}
     assert (await hooks.run({**ran, "tool_input": wanted})).stdout == b"{}\n"
     assert b"alarm" in (await hooks.run(ran)).stdout

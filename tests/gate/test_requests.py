@@ -188,6 +188,7 @@ async def test_ten_at_once_are_one_message_and_decided_one_by_one_or_together(ga
     message = await thread.says("10 calls need approval")
     assert len(thread.messages()) == 2
     assert len(set(allow_buttons(message))) == 10
+    assert "Edit…" not in json.dumps(message, ensure_ascii=False), "with so many it is on Home"
     assert "*claude-code:laptop*, for" in message["text"]
     deny = allow_buttons(message)[3].rpartition("|")[0] + "|1"
     await gate.workspace.press("ben", "ops", message["ts"], text="Deny", value=deny)
