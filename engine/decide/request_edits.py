@@ -21,8 +21,8 @@ from engine.language.errors import InvalidAnswer, NotJson
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}", re.ASCII)
 """Names of arguments that can be written into an expression."""
 _NAME = re.compile(r"(?!argument_)[a-z][a-z0-9_]{0,63}", re.ASCII)
-_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number"}
-_EXAMPLES = {list: "[1, 2]", dict: '{"limit": 10}'}
+_TYPES: dict[type, str] = {str: "string", bool: "boolean", int: "integer", float: "number"}
+_EXAMPLES: dict[type, str] = {list: "[1, 2]", dict: '{"limit": 10}'}
 _MOST_FIELDS = 20
 
 
