@@ -19,8 +19,8 @@ _REPLACED = ("card", "alike", "agent")
 _FIRST = ("prompt", "card", "root", "ephemeral", "respond")
 _BESIDE = {"reaction": REACT, "mark": REACT, "status": STATUS, "suggest": SUGGEST}
 """Rows that are no message, and that nobody waits for."""
-_METHODS = {**_BESIDE, "recopy": EDIT, "ephemeral": WHISPER, "respond": RESPOND}
-_ELSEWHERE = ("tell", "direct", "file", "copies", "copy", "digest")
+_METHODS = {**_BESIDE, "ephemeral": WHISPER, "respond": RESPOND}
+_ELSEWHERE = ("tell", "direct", "file")
 
 
 def is_edit(row: OutboxRow) -> bool:
@@ -30,7 +30,7 @@ def is_edit(row: OutboxRow) -> bool:
 
 def repeatable(row: OutboxRow) -> bool:
     """True if a row can be sent again without harm."""
-    return row.kind in (*_BESIDE, "copies", "recopy") or is_edit(row)
+    return row.kind in _BESIDE or is_edit(row)
 
 
 def lane_of(row: OutboxRow) -> str:
@@ -51,9 +51,6 @@ def urgency_of(row: OutboxRow) -> Urgency:
 
 
 def _of_words(row: OutboxRow) -> Urgency:
-    if row.kind == "recopy":
-        # In the lane of its post: a copy must not stay live because it was just being posted.
-        return Urgency.WAITED_FOR
     if row.kind == "mark":
         return Urgency.MARK
     return Urgency.PROGRESS if row.kind in _BESIDE else Urgency.RESULT
