@@ -318,7 +318,10 @@ async def test_a_fleet_outlives_its_server(workspace: Workspace, tmp_path: Path,
             began = [line for line in bot.lines if "does not answer" in line]
             over = [line for line in bot.lines if "answers again after" in line]
             assert 1 <= len(began) == len(over) <= 2, bot.lines
-            assert len(bot.lines) == len(began) + len(over), bot.lines
+            others = [
+                line for line in bot.lines if "sayso.slack" not in line
+            ]  # Slack's minute may be used up
+            assert len(others) == len(began) + len(over), bot.lines
         check(threads, log)
 
 
