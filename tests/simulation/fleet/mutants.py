@@ -157,7 +157,7 @@ FLEET_SEEN_AT: dict[str, int] = {
     "looks_again_at_once": 24,
     "posts_beside_others": 0,
     "keeps_posting": 3,
-    "posts_without_asking_the_fence": 49,
+    "posts_without_asking_the_fence": 579,
     "blames_what_is_newer": 0,
 }
 """A seed that shows each fault."""

@@ -18,7 +18,7 @@ from tests.simulation.run import crowd
 
 SEEDS = 20
 MANY = 10_000
-MOST_SEEDS = 500
+MOST_SEEDS = 200
 """Within so many runs a seeded fault must be found."""
 _TRACE = "from tests.simulation.fleet.run import trace_of; print(trace_of(int(__import__('sys').argv[1])))"
 ROOT = Path(__file__).parents[3]
