@@ -188,8 +188,9 @@ class Writer:
             [outcome] = self._together("commit", [commit])
         if isinstance(outcome, StorageBusy):
             return None
-        if isinstance(outcome, Exception):
-            self._trouble.note([outcome])
+        failed = isinstance(outcome, Exception)
+        self._trouble.note([outcome] if failed else [])
+        if failed:
             raise outcome
         result: CommitResult = outcome
         return result

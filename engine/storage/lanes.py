@@ -53,12 +53,14 @@ _SOONER = """ON CONFLICT (key) DO UPDATE SET
 _DEAD = """dead AS (SELECT id FROM workers WHERE beat < moment(?2)
  AND EXISTS (SELECT 1 FROM workers AS me WHERE me.id = ?1 AND me.since < moment(?2) AND me.beat >= moment(?2)) /*+ FOR SHARE SKIP LOCKED */)"""
 _FREED = "lanes.owner IN (SELECT id FROM dead) OR lanes.owner NOT IN (SELECT id FROM workers)"
+_OF_SESSIONS = "key NOT IN ('send', 'chores', 'serving')"
 _DUE = """due AS (
  SELECT key FROM (SELECT key FROM lanes WHERE owner IS NULL AND wake_at <= moment(0) AND ?5 IN ('', key)
-  AND key NOT IN (SELECT value FROM json_each(?3)) AND key NOT IN ('send', 'chores', 'serving') ORDER BY wake_at LIMIT ?4) AS free
- UNION ALL SELECT key FROM lanes WHERE owner = ?1 AND wake_at <= moment(0) AND key NOT IN ('send', 'chores', 'serving')
- UNION ALL SELECT key FROM lanes WHERE owner IS NOT NULL AND (FREED)
-  AND ?5 IN ('', key) AND key NOT IN ('send', 'chores', 'serving'))""".replace("FREED", _FREED)
+  AND key NOT IN (SELECT value FROM json_each(?3)) AND OF_SESSIONS ORDER BY wake_at LIMIT ?4) AS free
+ UNION ALL SELECT key FROM lanes WHERE owner = ?1 AND wake_at <= moment(0) AND OF_SESSIONS
+ UNION ALL SELECT key FROM lanes WHERE owner IS NOT NULL AND (FREED) AND ?5 IN ('', key) AND OF_SESSIONS)""".replace(
+    "FREED", _FREED
+).replace("OF_SESSIONS", _OF_SESSIONS)
 """Lanes of sessions that may be taken. The others are claimed, and nothing wakes them."""
 _ARRIVE = "INSERT INTO lanes (key, wake_at, epoch) VALUES (?1, moment(?2), 0) SOONER".replace(
     "SOONER", _SOONER

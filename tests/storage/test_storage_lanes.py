@@ -298,7 +298,7 @@ FAULTS: dict[str, tuple[object, str, object, Callable[[Two], None]]] = {
     "who posts is found among the lanes of threads": (
         lanes,
         "_TAKE",
-        lanes._TAKE.replace(" AND key NOT IN ('send', 'chores', 'serving')", ""),
+        lanes._TAKE.replace(lanes._OF_SESSIONS, "key != ''"),
         test_the_sender_of_a_process_that_ended_is_claimed_and_not_taken,
     ),
     "what arrives in a lane with an owner is not noted": (

@@ -350,6 +350,23 @@ async def test_a_lone_commit_fails_as_any_other(store: Recorder, lone: Writer) -
     assert store.threads == {threading.current_thread().name}
 
 
+async def test_lone_commits_end_the_trouble_of_a_store(
+    store: Recorder, lone: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the store was said to refuse is taken back once it works again, whichever thread carries its commits out."""
+    told: list[str | None] = []
+    monkeypatch.setattr(group_commit, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(store, "note_trouble", told.append)
+    store.failure = StorageFull("No space is left.")
+    with pytest.raises(StorageFull):
+        await lone.commit(step("session-0", 1, 1, event("b")))
+    store.failure = None
+    await asyncio.sleep(0)
+    await lone.commit(step("session-0", 1, 1, event("b")))
+    assert [text is None for text in told] == [False, True]
+    assert store.threads == {threading.current_thread().name}
+
+
 async def test_a_commit_behind_a_job_waits_for_the_thread(store: Recorder, lone: Writer) -> None:
     """A commit sees what was queued before it."""
     async with Gate(lone):
