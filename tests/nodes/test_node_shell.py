@@ -8,11 +8,14 @@ import os
 import re
 import resource
 import stat
+import subprocess
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from engine.nodes.runtime import process
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, Outcome
 from engine.nodes.runtime.shell import shell
 from engine.nodes.runtime.table import runners
@@ -443,6 +446,20 @@ if os.fork() == 0:
     os._exit(0)
 os.wait()
 """
+
+
+@pytest.mark.process
+def test_a_process_that_starts_another_program_is_found(tmp_path: Path) -> None:
+    """For a moment it has no environment: it is no stranger then."""
+    again = tmp_path / "again"
+    again.write_text('#!/bin/sh\nexec "$0"\n')
+    again.chmod(0o700)
+    with subprocess.Popen([again], env={"PATH": os.environ["PATH"], process.MARK: "mine"}) as running:
+        found = Counter(
+            process._is_marked(running.pid, f"{process.MARK}=mine".encode()) for _ in range(20_000)
+        )
+        running.kill()
+    assert found == {True: 20_000}
 
 
 @pytest.mark.process

@@ -19,6 +19,7 @@ import os
 import re
 import signal
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Literal
@@ -32,6 +33,9 @@ from engine.nodes.types.spec import Meter
 
 MARK = "SAYSO_EXECUTION"
 """Environment variable that identifies the processes that a command started."""
+
+_LOOKS, _LOOK_SECONDS = 5, 0.001
+"""Looks at a process without an environment, and seconds between them."""
 
 LINGER = 1.0
 """Seconds that an output may stay open after its process has ended."""
@@ -284,11 +288,18 @@ def _group_of(pid: int) -> int | None:
 
 
 def _is_marked(pid: int, mark: bytes) -> bool:
+    """True if a process has the mark. One that starts another program has no environment for a moment: it is asked again."""
     try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return mark in file.read().split(b"\0")
+        for _ in range(_LOOKS):
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                environment = file.read()
+            if environment:
+                return mark in environment.split(b"\0")
+            os.readlink(f"/proc/{pid}/exe")  # fails for a zombie, and for what belongs to the kernel
+            time.sleep(_LOOK_SECONDS)
     except OSError:
-        return False
+        pass
+    return False
 
 
 # --- capture -----------------------------------------------------------------------------------------------
