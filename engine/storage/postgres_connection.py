@@ -268,7 +268,7 @@ class PostgresConnection(Database):
             ours = self._translate(error)
             if not self._was_committed():
                 raise ours from error
-            _log.warning("COMMIT ended in an error (%s); the server says that it was stored", told(error))
+            _log.info("COMMIT ended in an error (%s); the server says that it was stored", told(error))
         finally:
             self._inside = False
 

@@ -139,6 +139,9 @@ async def running_bot(
     try:
         await bot.start()
         yield bot
+    except Exception as error:
+        error.add_note("\n".join([f"the bot ({bot.process.poll()}) said:", *bot.lines[-40:]]))
+        raise
     finally:
         await bot.close()
 
