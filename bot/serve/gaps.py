@@ -133,19 +133,18 @@ class Gaps:
             self._gap.clear()
             if self._replica.shared:
                 await self.hear()
+            seen = self._seen
             if not self._catchup.complete or not self._replica.shared:
-                seen = self._seen
                 await self._catchup.run()
                 self._taken()
-                if seen and self._catchup.complete:
-                    await waited_out(
-                        partial(self._writer.call, self._writer.store.marks.move, READ, seen), _WHAT
-                    )
-            await self._until_next()
+            if seen and seen == self._seen and self._catchup.complete:
+                await waited_out(partial(self._writer.call, self._writer.store.marks.move, READ, seen), _WHAT)
+            await self._until_next(seen)
 
-    async def _until_next(self) -> None:
-        """Wait for a gap, or until it is time to retry failed reads."""
-        seen, now = self._seen, asyncio.get_running_loop().time
+    async def _until_next(self, seen: str) -> None:
+        """Wait for a gap after this one, which may have been heard while it was read, or until it is time to retry failed
+        reads."""
+        now = asyncio.get_running_loop().time
         until = now() + AGAIN_SECONDS
         while not self._gap.is_set() and seen == self._seen and (self._catchup.complete or now() < until):
             with contextlib.suppress(TimeoutError):
