@@ -51,14 +51,16 @@ def test_nothing_lasts_in_a_session(behind: str) -> None:
     store.listen(lambda: None)
     rich_session(store)
     reaped(store, NOW, NOW)
-    with psycopg.connect(behind, autocommit=True) as raw:
-        assert raw.execute(settings).fetchall() == before
-        for what in (
-            "pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()",
-            "pg_prepared_statements",
-            "pg_listening_channels()",
-        ):
-            assert raw.execute(f"SELECT count(*) FROM {what}").fetchone() == (0,)  # type: ignore[arg-type]  # noqa: S608
+    # The pooler has one session; it is asked for through the store's client, since PgBouncer 1.18 at times counts a client that
+    # sent statements in a pipeline as busy until its next one, and lets no other client in.
+    raw = store._db.raw
+    assert raw.execute(settings).fetchall() == before
+    for what in (
+        "pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()",
+        "pg_prepared_statements",
+        "pg_listening_channels()",
+    ):
+        assert raw.execute(f"SELECT count(*) FROM {what}").fetchone() == (0,)  # type: ignore[arg-type]  # noqa: S608
     store.close()
 
 
