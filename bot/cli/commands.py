@@ -155,6 +155,11 @@ TOP = (
         ),
         option("--svg FILE", "Write a picture. [Mermaid is printed]", Path, **FILE),
     ),
+    command(
+        "explain = flows:explain_command",
+        "Say in plain sentences what a flow does, whom it asks, and what happens if nobody answers.",
+        FLOW,
+    ),
     command("schema = flows:schema", "Print the JSON Schema of flow files, for editors."),
     command(
         "doctor = doctor:doctor_command",

@@ -1,4 +1,4 @@
-"""`validate`, `schema`, `manifest` and `graph`: flow files are read, checked and drawn, never executed."""
+"""`validate`, `schema`, `manifest`, `graph` and `explain`: flow files are read, checked, drawn and described, never executed."""
 
 from __future__ import annotations
 
@@ -163,6 +163,14 @@ def _print(checked: dict[str, Checked], bad: int) -> None:
     doubts = sum(len(one.warnings) for one in checked.values())
     told = f", {plural(doubts, 'warning')}" if doubts else ""
     print(f"{plural(len(checked), 'flow')} without problems{told}: {names}")
+
+
+def explain_command(place: Place, name: str) -> int:
+    """Print a flow in sentences. Raises `UnknownFlow`, `FlowError`, `UsageError`."""
+    from engine.flow.docs.explain import explained
+
+    print(explained(find_flow(place.settings(), name)), end="")
+    return Exit.OK
 
 
 class _Drawn(NamedTuple):

@@ -1,0 +1,107 @@
+"""`sayso explain`: flows in sentences.
+
+`explained.txt` is a gallery: every example, and a flow that has what they have not. After a change of words,
+`python -m tests.cli.test_explain` writes it anew, to be read in review.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.flow.docs.explain import explained
+from engine.flow.load import load_flow
+from engine.run.flow_files import load_flows
+from tests.cli.clikit import Cli
+
+GALLERY = Path(__file__).with_name("explained.txt")
+EXAMPLES = Path(__file__).parents[2] / "examples"
+REST = """
+flow: rest
+description: What no example has
+channels: ["#ops"]
+allowed_to_start: [ana@example.com, "@sre"]
+triggers:
+  - {schedule: "0 9 * * mon-fri", channel: "#ops", timezone: Europe/Berlin}
+  - {webhook: built, secret: HOOK, channel: "#ops"}
+  - {message: "ALERT {what}", from_bots: true, channels: ["#alerts"]}
+  - {reaction: rotating_light}
+  - {shortcut: Look into it}
+inputs: {what: {type: string, default: nothing}}
+limits: {max_cost: 5, deadline: 2d}
+nodes:
+  - id: build
+    type: shell
+    with: {script: "#!/bin/sh\\nset -e\\nmake all\\n"}
+    on_crash: again
+  - {id: left, type: noop, if: "{{ inputs.what == 'left' }}"}
+  - {id: look, type: python, with: {call: "look:at"}, on_error: continue}
+  - id: both
+    type: approval
+    with:
+      message: Ship it?
+      approvers: ["@sre", manager]
+      required: 2
+      require_reason: true
+      on_reject: continue
+      timeout: 4h
+      on_timeout: reject
+      remind_every: 1h
+      hours: {timezone: Europe/Berlin}
+      escalate: [{after: 2h, to: ["dm:boss@example.com"], may_answer: true}]
+  - {id: pick, type: ask, with: {message: Which?, choices: [a, {value: b, label: The other}], own_words: true, who: ["rota:payments"], timeout: 1h, on_timeout: default, default: a}}
+  - {id: paper, type: ask, with: {message: Send it, accept: files, max_files: 3, timeout: 1h, on_timeout: fail}}
+  - {id: page, type: message, with: {to: "#status", text: Done}}
+  - {id: hint, type: message, with: {ephemeral_to: requester, text: Psst}}
+edges:
+  - {from: build, to: left}
+  - {from: build, to: look, when: "{{ nodes.build.exit_code == 0 }}"}
+  - {from: left, to: both, gate: any}
+  - {from: look, to: both, gate: any}
+  - {from: both, to: build, type: loop, when: "{{ nodes.both.decision == 'reject' }}", max_iterations: 3, on_limit: ask}
+  - {from: both, to: pick}
+  - {from: pick, to: paper}
+  - {from: paper, to: page}
+  - {from: paper, to: hint}
+"""
+
+
+def gallery() -> str:
+    """All examples, and the flow of this file."""
+    flows, errors = load_flows(EXAMPLES)
+    assert not errors
+    return "\n".join(explained(flow) for flow in [*flows.values(), load_flow(REST, "rest.yml")])
+
+
+def test_the_gallery_shows_what_is_said_of_flows() -> None:
+    """A changed word shows here."""
+    assert gallery() == GALLERY.read_text()
+
+
+@pytest.mark.parametrize("name", sorted(load_flows(EXAMPLES)[0]))
+def test_each_node_of_a_flow_is_told(name: str) -> None:
+    """None is left out, those inside containers neither; an agent's own lists are told with it."""
+    flow = load_flows(EXAMPLES)[0][name]
+    text = explained(flow)
+    agents = {f"{node.id}:" for node in flow.by_id.values() if node.agent is not None}
+    nodes = [
+        node.id
+        for list_id, nodes in flow.own_lists.items()
+        if not any(list_id.startswith(agent) for agent in agents)
+        for node in nodes.nodes
+    ]
+    assert [node for node in nodes if f"[{node}]." not in text and f" {node}." not in text] == []
+
+
+def test_it_is_a_command(cli: Cli) -> None:
+    """It takes a file or a name; what is no flow is refused in a sentence."""
+    cli.write("flows/rest.yml", REST)
+    told = explained(load_flow(REST, "rest.yml"))
+    assert [cli.run("explain", name).out for name in ("rest", "flows/rest.yml")] == [told, told]
+    refused = cli.run("explain", "none.yml")
+    assert (refused.code, refused.out, refused.err) == (2, "", "sayso: There is no flow file none.yml.\n")
+
+
+if __name__ == "__main__":
+    GALLERY.write_text(gallery())
