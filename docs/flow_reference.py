@@ -229,8 +229,8 @@ def _table(model: type[BaseModel]) -> str:
     properties = (schema if "properties" in schema else definitions[model.__name__])["properties"]
     for name, field in model.model_fields.items():
         written = field.alias or name
-        kind = _kind(properties[written], definitions)
-        rows.append(f"| `{written}` | {kind} | {_default(field)} | {_cell(field.description or '')} |")
+        kind, about = _kind(properties[written], definitions), properties[written].get("description", "")
+        rows.append(f"| `{written}` | {kind} | {_default(field)} | {_cell(about)} |")
     return "\n".join(rows)
 
 

@@ -103,10 +103,8 @@ class AskHumanTool(ToolSettings):
     node_type = "ask"
     evaluated = given = frozenset({"who", "timeout", "remind_every", "escalate", "hours"})
 
-    who: Annotated[list[Person], Field(min_length=1)] | None = Field(
-        None,
-        description="Who may answer. Default: the requester, or anyone in the channel if there is none.",
-    )
+    who: Annotated[list[Person], Field(min_length=1)] | None = None
+    """The people who may answer. Default: the requester, or anyone in the channel if there is none."""
     timeout: Timeout = None
     remind_every: RemindEvery = None
     escalate: Escalate = None
@@ -136,21 +134,16 @@ class ShellTool(ToolSettings):
     given = frozenset({"env", "max_output"})
     example = 'write shell: {commands: ["kubectl get *"]}, or ["*"] for anything'
 
-    commands: Annotated[list[Pattern], Field(min_length=1)] = Field(
-        description='The allowed commands, compared word by word: `"kubectl get *"` is that program with these '
-        'arguments and any after them, `tail` that program with any, `"systemctl status nginx"` exactly this, `["*"]` '
-        "anything."
-    )
+    commands: Annotated[list[Pattern], Field(min_length=1)]
+    """The allowed commands, compared word by word: `"kubectl get *"` is that program with these arguments and any
+    after them, `tail` that program with any, `"systemctl status nginx"` exactly this, `["*"]` anything."""
     name: Text | None = Field(None, description=_NAME.format("shell"))
     description: Text | None = Field(None, description=_DESCRIPTION)
-    env: dict[str, Scalar] = Field(
-        default_factory=dict,
-        description="Environment variables, like `env` of `shell`; they can contain secrets.",
-    )
+    env: dict[str, Scalar] = Field(default_factory=dict)
+    """Environment variables, like `env` of `shell`; they can contain secrets."""
     timeout: Duration = Field(600.0, description=_TIMEOUT)
-    max_output: Size | None = Field(
-        None, description="How much of a program's output is kept, as in `shell`."
-    )
+    max_output: Size | None = None
+    """The part of a program's output that is kept, as in `shell`."""
     on_crash: Crash = Field("ask", description=_ON_CRASH)
 
     @classmethod
@@ -167,24 +160,19 @@ class HttpTool(ToolSettings):
     given = frozenset({"headers", "query", "max_body"})
     example = "write http: {hosts: [grafana.internal]}"
 
-    hosts: Annotated[list[Host], Field(min_length=1)] = Field(
-        description="The hosts it may reach: `grafana.internal`, `*.example.com`, with a port unless it is the default."
-    )
-    methods: Annotated[list[Method], Field(min_length=1)] = Field(
-        ["GET"], description="The methods it may use."
-    )
+    hosts: Annotated[list[Host], Field(min_length=1)]
+    """The hosts it may reach: `grafana.internal`, `*.example.com`, with a port unless it is the default."""
+    methods: Annotated[list[Method], Field(min_length=1)] = ["GET"]
+    """The methods it may use."""
     name: Text | None = Field(None, description=_NAME.format("http"))
     description: Text | None = Field(None, description=_DESCRIPTION)
-    headers: dict[str, Scalar] = Field(
-        default_factory=dict,
-        description="Headers for every request, like `headers` of `http`; they can contain secrets.",
-    )
-    query: dict[str, Query] = Field(
-        default_factory=dict,
-        description="Query parameters for every request, like `query` of `http`; they can contain secrets.",
-    )
+    headers: dict[str, Scalar] = Field(default_factory=dict)
+    """Headers for every request, like `headers` of `http`; they can contain secrets."""
+    query: dict[str, Query] = Field(default_factory=dict)
+    """Query parameters for every request, like `query` of `http`; they can contain secrets."""
     timeout: Duration = Field(30.0, description=_TIMEOUT)
-    max_body: Size | None = Field(None, description="The largest response body, as in `http`.")
+    max_body: Size | None = None
+    """The largest response body, as in `http`."""
     on_crash: Crash | None = Field(
         None, description=_ON_CRASH + " Default: `again` for `GET`, `HEAD` and `OPTIONS`, else `ask`."
     )
@@ -213,13 +201,14 @@ class PythonTool(ToolSettings):
     node_type = "python"
     example = 'write python: {call: "package.module:function"}'
 
-    call: Callable_ = Field(description="`module:function`, as `call` of `python`.")
-    name: Text | None = Field(None, description="The model's name for it. Default: the function's name.")
-    description: Text | None = Field(None, description="Its purpose. Default: the function's docstring.")
-    input: dict[str, InputDoc] | None = Field(
-        None,
-        description="Its inputs, by name, like a flow's `inputs`. Default: from its type hints.",
-    )
+    call: Callable_
+    """`module:function`, as `call` of `python`."""
+    name: Text | None = None
+    """The model's name for it. Default: the function's name."""
+    description: Text | None = None
+    """Its purpose. Default: the function's docstring."""
+    input: dict[str, InputDoc] | None = None
+    """Its inputs, by name, like a flow's `inputs`. Default: from its type hints."""
     timeout: Duration = Field(600.0, description=_TIMEOUT)
     on_crash: Crash = Field("ask", description=_ON_CRASH)
 
@@ -235,12 +224,12 @@ class McpTool(ToolSettings):
     node_type = "mcp"
     example = "write mcp: {server: grafana, tools: [query]}"
 
-    server: Server = Field(description="The configured name of the server.")
-    tools: list[Text] = Field([], description="The server's tools that the model may use.")
-    resources: list[Text] = Field(
-        [],
-        description="Patterns of resource addresses that the model may read; `*` matches anything: `docs://runbooks/*`.",
-    )
+    server: Server
+    """The configured name of the server."""
+    tools: list[Text] = []
+    """The server's tools that the model may use."""
+    resources: list[Text] = []
+    """Patterns of resource addresses that the model may read; `*` matches anything: `docs://runbooks/*`."""
     timeout: Duration = Field(300.0, description=_TIMEOUT)
     on_crash: Crash = Field("ask", description=_ON_CRASH)
 
@@ -275,17 +264,15 @@ TOOLS: Mapping[ToolKind, type[ToolSettings]] = {
 class ToolDoc(Config):
     """A tool made of a node or of another flow."""
 
-    description: Text | None = Field(
-        None,
-        description="Its purpose: all that the model knows of it. Default for a flow: its `description`.",
-    )
-    input: dict[str, InputDoc] | None = Field(
-        None,
-        description="Its inputs, by name, like the flow's `inputs`; use them as `{{ input.<name> }}` under `with`. Not "
-        "for a flow, which has its own inputs.",
-    )
-    type: Text = Field(description="The type of the node: one with effects, `set`, or `flow`.")
-    with_: dict[str, Any] | None = Field(None, alias="with", description="The configuration, by type.")
+    description: Text | None = None
+    """Its purpose: all that the model knows of it. Default for a flow: its `description`."""
+    input: dict[str, InputDoc] | None = None
+    """Its inputs, by name, like the flow's `inputs`; use them as `{{ input.<name> }}` under `with`. Not for a flow,
+    which has its own inputs."""
+    type: Text
+    """The type of the node: one with effects, `set`, or `flow`."""
+    with_: dict[str, Any] | None = Field(None, alias="with")
+    """The configuration, by type."""
     timeout: Duration | None = Field(None, description=_TIMEOUT)
     on_crash: Crash | None = Field(None, description=_ON_CRASH)
 
@@ -309,34 +296,29 @@ def _verdicts(value: Any) -> Any:
 class RuleDoc(Config):
     """Calls of a tool that people decide first, and the people who may."""
 
-    when: Any = Field(
-        None,
-        description="A condition in `{{ }}` with `input` (the model's input for the tool) and `tool` (its name). "
-        "Default: every call.",
-    )
-    verdicts: Annotated[list[Verdict], BeforeValidator(_verdicts)] = Field(
-        ["approve", "reject"],
-        description="The possible decisions: `approve`, `reject`, `edit` to change the tool's input, and `answer` to "
-        "enter the result instead, without running the tool.",
-    )
-    approvers: Annotated[list[Person], Field(min_length=1)] | None = Field(
-        None,
-        description="Who may decide, like `approvers` of `approval`. Default: the requester, or anyone in the channel "
-        "if there is none.",
-    )
-    required: Annotated[int, Field(ge=1, le=50)] = Field(
-        1, description="The number of different people who must approve."
-    )
-    exclude_requester: bool = Field(False, description="The requester may not decide.")
-    require_reason: bool = Field(False, description="A rejection needs a reason, which the model is told.")
+    when: Any = None
+    """A condition in `{{ }}` with `input` (the model's input for the tool) and `tool` (its name). Default: every
+    call."""
+    verdicts: Annotated[list[Verdict], BeforeValidator(_verdicts)] = ["approve", "reject"]
+    """The possible decisions: `approve`, `reject`, `edit` to change the tool's input, and `answer` to enter the
+    result instead, without running the tool."""
+    approvers: Annotated[list[Person], Field(min_length=1)] | None = None
+    """The people who may decide, like `approvers` of `approval`. Default: the requester, or anyone in the channel if there is
+    none."""
+    required: Annotated[int, Field(ge=1, le=50)] = 1
+    """The number of different people who must approve."""
+    exclude_requester: bool = False
+    """The requester may not decide."""
+    require_reason: bool = False
+    """A rejection needs a reason, which the model is told."""
     timeout: Timeout = None
-    on_timeout: Literal["reject", "approve"] = Field(
-        "reject", description="After the timeout: the call is rejected, or it counts as approved."
-    )
+    on_timeout: Literal["reject", "approve"] = "reject"
+    """After the timeout: the call is rejected, or it counts as approved."""
     remind_every: RemindEvery = None
     escalate: Escalate = None
     hours: WorkingHours = None
-    message: Marked | None = Field(None, description="The text above the call.")
+    message: Marked | None = None
+    """The text above the call."""
 
     @classmethod
     def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:

@@ -14,26 +14,26 @@ from engine.nodes.types.fields import Config
 class ItemsDoc(Config):
     """Items of an array."""
 
-    type: InputType = Field("string", description="The type of every item.")
+    type: InputType = "string"
+    """The type of every item."""
 
 
 class InputDoc(Config):
     """One input."""
 
-    type: InputType = Field(
-        "string", description="`string`, `number`, `integer`, `boolean`, `array` or `object`."
-    )
-    description: str | None = Field(None, description="Shown to people when sayso asks for the input.")
-    default: Json = Field(None, description="The default value. It is not evaluated.")
-    required: bool | None = Field(
-        None,
-        description="True if a run cannot start without it. Default: true without a `default`. An optional input "
-        "without a default is null.",
-    )
-    choices: Annotated[list[Any], Field(min_length=1)] | None = Field(
-        None, description="The only values allowed; for an array, the only items."
-    )
-    items: ItemsDoc | None = Field(None, description="For an array, the `{type: ...}` of its items.")
+    type: InputType = "string"
+    """`string`, `number`, `integer`, `boolean`, `array` or `object`."""
+    description: str | None = None
+    """Shown to people when sayso asks for the input."""
+    default: Json = None
+    """The default value. It is not evaluated."""
+    required: bool | None = None
+    """True if a run cannot start without it. Default: true without a `default`. An optional input without a default
+    is null."""
+    choices: Annotated[list[Any], Field(min_length=1)] | None = None
+    """The only values allowed; for an array, the only items."""
+    items: ItemsDoc | None = None
+    """For an array, the `{type: ...}` of its items."""
 
     @property
     def is_required(self) -> bool:

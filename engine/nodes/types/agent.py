@@ -43,25 +43,21 @@ AgentFile: TypeAlias = Annotated[
 class CompactConfig(Config):
     """Settings for compacting an agent's conversation."""
 
-    at: Annotated[int, Field(ge=50_000)] = Field(
-        COMPACT_AT,
-        description="The number of tokens; earlier if the model's context is nearly full.",
-    )
-    instructions: Annotated[str, Field(min_length=1, max_length=16_000)] | None = Field(
-        None, description="Instructions for the summary, instead of Claude's own."
-    )
+    at: Annotated[int, Field(ge=50_000)] = COMPACT_AT
+    """The number of tokens; earlier if the model's context is nearly full."""
+    instructions: Annotated[str, Field(min_length=1, max_length=16_000)] | None = None
+    """Instructions for the summary, instead of Claude's own."""
 
 
 class RetryConfig(Config):
     """Changes for the next call if people choose *Try again* after an unusable answer of the model."""
 
-    model: Text | None = Field(None, description="The model from then on.")
-    max_tokens: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="The longest answer from then on, in tokens."
-    )
-    thinking: Literal["off"] | None = Field(
-        None, description="`off`: no more thinking, if the model allows that."
-    )
+    model: Text | None = None
+    """The model from then on."""
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    """The longest answer from then on, in tokens."""
+    thinking: Literal["off"] | None = None
+    """`off`: no more thinking, if the model allows that."""
 
 
 PLACE = re.compile(r"thread|channel:[1-9][0-9]{0,2}")
@@ -105,10 +101,10 @@ Domain: TypeAlias = Annotated[
 class WebConfig(Config):
     """Limits of Claude's access to the web."""
 
-    domains: Annotated[list[Domain], Field(min_length=1)] = Field(
-        description="The hosts, including subdomains, or `*` for any."
-    )
-    max_uses: Annotated[int, Field(ge=1, le=20)] = Field(5, description="The most uses in one model call.")
+    domains: Annotated[list[Domain], Field(min_length=1)]
+    """The hosts, including subdomains, or `*` for any."""
+    max_uses: Annotated[int, Field(ge=1, le=20)] = 5
+    """The most uses in one model call."""
 
 
 class CodeConfig(Config):
@@ -118,9 +114,12 @@ class CodeConfig(Config):
 class ServerToolsConfig(Config):
     """Tools that run at Anthropic: nobody approves their calls, and what they give is in the answer."""
 
-    web_search: WebConfig | None = Field(None, description="Search the web.")
-    web_fetch: WebConfig | None = Field(None, description="Read pages whose addresses were mentioned.")
-    code_execution: CodeConfig | None = Field(None, description="Run code.")
+    web_search: WebConfig | None = None
+    """Search the web."""
+    web_fetch: WebConfig | None = None
+    """Read pages whose addresses were mentioned."""
+    code_execution: CodeConfig | None = None
+    """Run code."""
 
 
 MemoryWrite: TypeAlias = Literal["approve", "auto", "off"]
@@ -129,15 +128,13 @@ MemoryWrite: TypeAlias = Literal["approve", "auto", "off"]
 class MemoryConfig(Config):
     """Notes that an agent keeps for later runs."""
 
-    write: MemoryWrite = Field(
-        description="`approve`: people approve each note first. `auto`: nobody is asked. `off`: no memory."
-    )
-    scope: Literal["channel", "flow"] = Field(
-        "channel",
-        description="Who reads them: agents in the run's channel, or agents of this flow. Notes from a channel that is "
-        "not public stay there.",
-    )
-    keep: Duration = Field(90 * 86400.0, description="How long notes are kept.")
+    write: MemoryWrite
+    """`approve`: people approve each note first. `auto`: nobody is asked. `off`: no memory."""
+    scope: Literal["channel", "flow"] = "channel"
+    """Their readers: agents in the run's channel, or agents of this flow. Notes from a channel that is not public
+    stay there."""
+    keep: Duration = 90 * 86400.0
+    """The time for which notes are kept."""
 
 
 class AgentConfig(Config):
@@ -148,111 +145,71 @@ class AgentConfig(Config):
     `context` are read when the flow is loaded.
     """
 
-    prompt: Shown = Field(description="The task.")
-    system: str | None = Field(None, description="Claude's role and the rules to follow.")
-    model: Text | None = Field(None, description="The model. Default: the configured one.")
-    max_tokens: Annotated[int, Field(ge=1)] = Field(
-        MAX_TOKENS, description="The longest answer of the model, in tokens, including its thinking."
-    )
-    thinking: Literal["auto", "off"] | None = Field(
-        None,
-        description="`off`: no thinking before an answer, if the model allows that. Default: `auto`.",
-    )
-    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = Field(
-        None, description="The effort for an answer. Default: the model's default."
-    )
-    fallbacks: Annotated[list[Text], Field(min_length=1)] | None = Field(
-        None, description="Models to use, in this order, if the model declines to answer."
-    )
-    cache: Literal["auto", "5m", "1h", "off"] | None = Field(
-        None,
-        description="How long Claude caches the prompt. Default: `auto`, an hour if people are asked, else five "
-        "minutes.",
-    )
-    tool_search: Literal["auto", "bm25", "regex", "off"] | None = Field(
-        None,
-        description="Claude searches tools of MCP servers by words (`bm25`) or patterns (`regex`) and gets the ones it "
-        "finds. Default: `auto`, `bm25` for more than 30 of them.",
-    )
-    server_tools: ServerToolsConfig | None = Field(
-        None, description="Tools that run at Anthropic; only those listed here."
-    )
-    compact: CompactConfig | None = Field(
-        None,
-        description="Summaries of the conversation: `at` how many tokens, and with which `instructions`.",
-    )
-    retry_with: RetryConfig | None = Field(
-        None, description="The changes of *Try again* after a model call without a usable answer."
-    )
-    temperature: Any = Field(None, exclude=True, description="Ignored: no current model supports it.")
-    max_turns: Annotated[int, Field(ge=1)] = Field(
-        MAX_TURNS, description="The most model calls; then a person is asked."
-    )
-    max_cost: Annotated[float, Field(gt=0)] | None = Field(
-        None, description="The most dollars; a person is asked before it costs more."
-    )
-    max_tokens_total: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="The most tokens of all its calls together; then a person is asked."
-    )
+    prompt: Shown
+    """The task."""
+    system: str | None = None
+    """Claude's role and the rules to follow."""
+    model: Text | None = None
+    """The model. Default: the configured one."""
+    max_tokens: Annotated[int, Field(ge=1)] = MAX_TOKENS
+    """The longest answer of the model, in tokens, including its thinking."""
+    thinking: Literal["auto", "off"] | None = None
+    """`off`: no thinking before an answer, if the model allows that. Default: `auto`."""
+    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
+    """The effort for an answer. Default: the model's default."""
+    fallbacks: Annotated[list[Text], Field(min_length=1)] | None = None
+    """Models to use, in this order, if the model declines to answer."""
+    cache: Literal["auto", "5m", "1h", "off"] | None = None
+    """Time for which Claude caches the prompt. Default: `auto`, an hour if people are asked, else five minutes."""
+    tool_search: Literal["auto", "bm25", "regex", "off"] | None = None
+    """Claude searches tools of MCP servers by words (`bm25`) or patterns (`regex`) and gets the ones it finds.
+    Default: `auto`, `bm25` for more than 30 of them."""
+    server_tools: ServerToolsConfig | None = None
+    """Tools that run at Anthropic; only those listed here."""
+    compact: CompactConfig | None = None
+    """Summaries of the conversation: `at` how many tokens, and with which `instructions`."""
+    retry_with: RetryConfig | None = None
+    """The changes of *Try again* after a model call without a usable answer."""
+    temperature: Any = Field(None, exclude=True)
+    """Ignored: no current model supports it."""
+    max_turns: Annotated[int, Field(ge=1)] = MAX_TURNS
+    """The most model calls; then a person is asked."""
+    max_cost: Annotated[float, Field(gt=0)] | None = None
+    """The most dollars; a person is asked before it costs more."""
+    max_tokens_total: Annotated[int, Field(ge=1)] | None = None
+    """The most tokens of all its calls together; then a person is asked."""
     context: Annotated[list[AgentContextEntry], BeforeValidator(_known)] = Field(
-        default_factory=list,
-        exclude=True,
-        description="Data for the agent: conversations of earlier agents by their ids; `thread`, the earlier messages "
-        "in the run's thread; `channel:20`, the last messages of its channel. One place, or a list.",
+        default_factory=list, exclude=True
     )
-    name: Text | None = Field(
-        None, description="Its name in the thread: `name: do this`. Default: the node's id."
-    )
-    listen: Literal["mention", "requester", "thread"] | None = Field(
-        None,
-        description="The messages it gets: those that mention the bot (`mention`), all of the requester and admins "
-        "(`requester`), or also other messages in the thread, as data (`thread`). Default: `requester`.",
-    )
-    guests: Literal["allow", "data", "refuse"] | None = Field(
-        None,
-        description="Messages of guests and other organisations: like anybody's (`allow`), only as data (`data`), or "
-        "ignored unless they may instruct it (`refuse`). Default: `allow`.",
-    )
-    follow_up: Duration | None = Field(
-        None,
-        description="How long it listens in its thread after its answer. A reply continues the conversation. Then the "
-        "flow ends. Default: not at all.",
-    )
-    files: list[AgentFile] | None = Field(
-        None,
-        description="Files and images for the agent: those of an `ask` (`{{ nodes.<id>.files }}`), or names in the "
-        "run's folder.",
-    )
-    output: dict[str, Any] | None = Field(
-        None,
-        exclude=True,
-        description="A JSON Schema for the answer, which becomes `data` in the output. A wrong answer gets one "
-        "correction.",
-    )
-    tools: list[Any] = Field(
-        default_factory=list,
-        exclude=True,
-        description="The tools it can use; see [Tools](#tools-of-an-agent).",
-    )
-    approvals: dict[str, Any] = Field(
-        default_factory=dict,
-        exclude=True,
-        description="The tool calls that people decide first, by tool name; see [Approvals of tool "
-        "calls](#approvals-of-tool-calls).",
-    )
+    """Data for the agent: conversations of earlier agents by their ids; `thread`, the earlier messages in the run's
+    thread; `channel:20`, the last messages of its channel. One place, or a list."""
+    name: Text | None = None
+    """Its name in the thread: `name: do this`. Default: the node's id."""
+    listen: Literal["mention", "requester", "thread"] | None = None
+    """The messages it gets: those that mention the bot (`mention`), all of the requester and admins (`requester`),
+    or also other messages in the thread, as data (`thread`). Default: `requester`."""
+    guests: Literal["allow", "data", "refuse"] | None = None
+    """Messages of guests and other organisations: like anybody's (`allow`), only as data (`data`), or ignored
+    unless they may instruct it (`refuse`). Default: `allow`."""
+    follow_up: Duration | None = None
+    """Time for which it listens in its thread after its answer. A reply continues the conversation. Then the flow ends.
+    Default: not at all."""
+    files: list[AgentFile] | None = None
+    """Files and images for the agent: those of an `ask` (`{{ nodes.<id>.files }}`), or names in the run's folder."""
+    output: dict[str, Any] | None = Field(None, exclude=True)
+    """A JSON Schema for the answer, which becomes `data` in the output. A wrong answer gets one correction."""
+    tools: list[Any] = Field(default_factory=list, exclude=True)
+    """The tools it can use; see [Tools](#tools-of-an-agent)."""
+    approvals: dict[str, Any] = Field(default_factory=dict, exclude=True)
+    """The tool calls that people decide first, by tool name; see [Approvals of tool
+    calls](#approvals-of-tool-calls)."""
 
-    memory: MemoryWrite | MemoryConfig | None = Field(
-        None,
-        exclude=True,
-        description="Notes for later runs: `approve`, `auto`, `off`, or a mapping. The agent reads them when it "
-        "starts, and writes them with the tool `remember`. Default: `off`.",
-    )
-    grants: Literal["off", "run", "flow"] = Field(
-        "off",
-        exclude=True,
-        description="`run`: people who approve a call can allow similar calls for the rest of this run. `flow`: also "
-        "in the runs of its thread, or of this flow in its channel. `off`: people decide each call.",
-    )
+    memory: MemoryWrite | MemoryConfig | None = Field(None, exclude=True)
+    """Notes for later runs: `approve`, `auto`, `off`, or a mapping. The agent reads them when it starts, and writes
+    them with the tool `remember`. Default: `off`."""
+    grants: Literal["off", "run", "flow"] = Field("off", exclude=True)
+    """`run`: people who approve a call can allow similar calls for the rest of this run. `flow`: also in the runs
+    of its thread, or of this flow in its channel. `off`: people decide each call."""
 
 
 def _output(known: Known) -> Type:

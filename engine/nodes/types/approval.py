@@ -35,62 +35,44 @@ class ApprovalConfig(Config):
     `covers` the approval shows what a later node will do, and that node does exactly that or nothing.
     """
 
-    message: Marked = Field(description="The proposal to approve.")
-    approvers: Annotated[list[Person], Field(min_length=1)] = Field(
-        description="Who may decide: user ids, e-mail addresses, user groups (`@sre`), rotas (`rota:payments`), "
-        "`manager` (of the requester), `channel`, `requester`, "
-        "`local:<user>` for the terminal."
-    )
-    exclude_requester: bool = Field(
-        False, description="Neither the requester nor anyone who edited the proposal may decide."
-    )
-    required: Annotated[int, Field(ge=1, le=50)] = Field(
-        1, description="The number of different people who must approve."
-    )
-    veto: Literal["any", "majority"] = Field(
-        "any",
-        description="The rejections needed to reject: one (`any`), or more than half of `required` (`majority`).",
-    )
-    form: Form | None = Field(
-        None,
-        description="The proposal as form fields, like in an `ask`, with its values as `default`. The output has them "
-        "as `values`.",
-    )
-    editable: list[str] = Field(
-        default_factory=list,
-        description="The form fields that deciders can edit before they approve. An edit clears earlier votes.",
-    )
-    require_reason: bool = Field(
-        False, description="A rejection needs a reason; it is `reason` in the output."
-    )
-    covers: NodeId | None = Field(
-        None,
-        description="The id of a later node in the same list, of the type `shell`, `http`, `message`, `python`, or "
-        "your own. The approval shows exactly what that node will do. The node runs only if approved, and fails if it "
-        "would do anything else.",
-    )
-    valid_for: Duration = Field(
-        86400.0, description="With `covers`: how long after the approval the node may start."
-    )
-    approve_label: Label = Field("Approve", description="The text of the first button.")
-    reject_label: Label = Field("Reject", description="The text of the second button.")
-    style: Literal["primary", "danger"] = Field(
-        "primary",
-        description="The style of the first button: `primary` (green, the second is red), or `danger` (red, the second "
-        "is plain) for destructive actions.",
-    )
+    message: Marked
+    """The proposal to approve."""
+    approvers: Annotated[list[Person], Field(min_length=1)]
+    """People who may decide: user ids, e-mail addresses, user groups (`@sre`), rotas (`rota:payments`), `manager` (of the
+    requester), `channel`, `requester`, `local:<user>` for the terminal."""
+    exclude_requester: bool = False
+    """Neither the requester nor anyone who edited the proposal may decide."""
+    required: Annotated[int, Field(ge=1, le=50)] = 1
+    """The number of different people who must approve."""
+    veto: Literal["any", "majority"] = "any"
+    """The rejections needed to reject: one (`any`), or more than half of `required` (`majority`)."""
+    form: Form | None = None
+    """The proposal as form fields, like in an `ask`, with its values as `default`. The output has them as `values`."""
+    editable: list[str] = Field(default_factory=list)
+    """The form fields that deciders can edit before they approve. An edit clears earlier votes."""
+    require_reason: bool = False
+    """A rejection needs a reason; it is `reason` in the output."""
+    covers: NodeId | None = None
+    """The id of a later node in the same list, of the type `shell`, `http`, `message`, `python`, or your own. The
+    approval shows exactly what that node will do. The node runs only if approved, and fails if it would do anything
+    else."""
+    valid_for: Duration = 86400.0
+    """With `covers`: how long after the approval the node may start."""
+    approve_label: Label = "Approve"
+    """The text of the first button."""
+    reject_label: Label = "Reject"
+    """The text of the second button."""
+    style: Literal["primary", "danger"] = "primary"
+    """The style of the first button: `primary` (green, the second is red), or `danger` (red, the second is plain)
+    for destructive actions."""
     timeout: Timeout = None
-    on_timeout: ApprovalOutcome = Field(
-        "fail",
-        description="After the timeout: the node fails, this is the decision, or `goto:<id>` jumps to a node of the "
-        "same list, like `on_error: goto:<id>`.",
-    )
-    on_reject: RejectOutcome = Field(
-        "stop",
-        description="After a rejection, by people or by `on_timeout: reject`. `stop`: the node fails with an error of "
-        "type `rejected`. `goto:<id>` jumps to a node of the same list. `continue`: the node completes, and later "
-        "nodes run unless their `if` checks `decision`; `validate` warns of steps that do not.",
-    )
+    on_timeout: ApprovalOutcome = "fail"
+    """After the timeout: the node fails, this is the decision, or `goto:<id>` jumps to a node of the same list,
+    like `on_error: goto:<id>`."""
+    on_reject: RejectOutcome = "stop"
+    """After a rejection, by people or by `on_timeout: reject`. `stop`: the node fails with an error of type
+    `rejected`. `goto:<id>` jumps to a node of the same list. `continue`: the node completes, and later nodes run
+    unless their `if` checks `decision`; `validate` warns of steps that do not."""
     remind_every: RemindEvery = None
     escalate: Escalate = None
     hours: WorkingHours = None

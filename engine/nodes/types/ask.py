@@ -41,11 +41,12 @@ def _choice(value: Any) -> Any:
 class Choice(Config):
     """One button of an `ask`."""
 
-    value: Annotated[str, Field(min_length=1, max_length=200), SEEN] = Field(
-        description="The `value` in the output if this is chosen."
-    )
-    label: Label | None = Field(None, description="The text of the button. Default: the value.")
-    style: Literal["primary", "danger"] | None = Field(None, description="The style of the button.")
+    value: Annotated[str, Field(min_length=1, max_length=200), SEEN]
+    """The `value` in the output if this is chosen."""
+    label: Label | None = None
+    """The text of the button. Default: the value."""
+    style: Literal["primary", "danger"] | None = None
+    """The style of the button."""
 
     @field_serializer("label")
     def _shown(self, label: str | None) -> str:
@@ -55,23 +56,17 @@ class Choice(Config):
 class AskConfig(Config):
     """Asks in the thread and waits for a reply, one of the choices, a form, or files."""
 
-    message: Marked = Field(description="The question.")
+    message: Marked
+    """The question."""
     choices: Annotated[
         list[Annotated[Choice, BeforeValidator(_choice)]] | None, Field(min_length=1, max_length=25)
-    ] = Field(
-        None,
-        description="Buttons instead of free text: texts, or mappings of `value`, `label` (at most 75 characters) and "
-        "`style` (`primary` or `danger`). At most 25. People can also type a choice as a reply.",
-    )
-    own_words: bool = Field(
-        False,
-        description="With choices: true if any other reply is also an answer, as text. Its `value` is then null.",
-    )
-    form: Form | None = Field(
-        None,
-        description="A form instead of free text: `properties` and `required`, as in JSON Schema; see "
-        "[Forms](forms.md).",
-    )
+    ] = None
+    """Buttons instead of free text: texts, or mappings of `value`, `label` (at most 75 characters) and `style`
+    (`primary` or `danger`). At most 25. People can also type a choice as a reply."""
+    own_words: bool = False
+    """With choices: true if any other reply is also an answer, as text. Its `value` is then null."""
+    form: Form | None = None
+    """A form instead of free text: `properties` and `required`, as in JSON Schema; see [Forms](forms.md)."""
     accept: Annotated[
         list[Literal["text", "files"]],
         Field(min_length=1, max_length=2),
@@ -84,22 +79,20 @@ class AskConfig(Config):
                 ]
             }
         ),
-    ] = Field(["text"], description="The accepted replies: `text`, `files`, or `[text, files]`.")
-    max_files: Annotated[int, Field(ge=1, le=MOST_FILES)] = Field(
-        MOST_FILES, description="With files: the most files."
-    )
-    max_size: FileSize = Field(10 * 2**20, description="With files: the largest size of one.")
-    who: Annotated[list[Person], Field(min_length=1)] | None = Field(
-        None,
-        description="Who may answer. Default: the requester, or anyone in the channel if there is none.",
-    )
+    ] = ["text"]
+    """The accepted replies: `text`, `files`, or `[text, files]`."""
+    max_files: Annotated[int, Field(ge=1, le=MOST_FILES)] = MOST_FILES
+    """With files: the most files."""
+    max_size: FileSize = 10 * 2**20
+    """With files: the largest size of one."""
+    who: Annotated[list[Person], Field(min_length=1)] | None = None
+    """The people who may answer. Default: the requester, or anyone in the channel if there is none."""
     timeout: Timeout = None
-    on_timeout: AskOutcome = Field(
-        "fail",
-        description="After the timeout: the node fails, `default` is the answer (with a form the defaults of its "
-        "fields), or `goto:<id>` jumps to a node of the same list, like `on_error: goto:<id>`.",
-    )
-    default: str | None = Field(None, description="The answer at the timeout, with `on_timeout: default`.")
+    on_timeout: AskOutcome = "fail"
+    """After the timeout: the node fails, `default` is the answer (with a form the defaults of its fields), or
+    `goto:<id>` jumps to a node of the same list, like `on_error: goto:<id>`."""
+    default: str | None = None
+    """The answer at the timeout, with `on_timeout: default`."""
     remind_every: RemindEvery = None
     escalate: Escalate = None
     hours: WorkingHours = None

@@ -27,8 +27,10 @@ _CHANGE = ("old_string", "new_string")
 class CallConfig(Config):
     """One call of a tool that an agent outside of sayso wants to make."""
 
-    tool: Text = Field(description="The tool, by the agent's name for it.")
-    arguments: dict[str, Any] = Field(default_factory=dict, description="What the tool is given.")
+    tool: Text
+    """The tool, by the agent's name for it."""
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    """The input of the tool."""
 
 
 def _preview(config: Mapping[str, Json]) -> Iterator[str]:

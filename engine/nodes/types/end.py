@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pydantic import Field
-
 from engine.language.codec import Json
 from engine.nodes.types.fields import Config
 from engine.nodes.types.spec import Known, NodeSpec
@@ -18,7 +16,8 @@ class EndConfig(Config):
     out the edges that lead on) or in `on_failure`.
     """
 
-    output: Json = Field(None, description="The result, as `nodes.<id>.output`.")
+    output: Json = None
+    """The result, as `nodes.<id>.output`."""
 
 
 def _output(known: Known) -> Type:

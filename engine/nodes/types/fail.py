@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pydantic import Field
-
 from engine.nodes.types.fields import Config, Shown
 from engine.nodes.types.spec import NodeSpec
 
@@ -11,7 +9,8 @@ from engine.nodes.types.spec import NodeSpec
 class FailConfig(Config):
     """Fails the flow, on purpose."""
 
-    message: Shown = Field(description="The reason, shown in the thread.")
+    message: Shown
+    """The reason, shown in the thread."""
 
 
 SPEC = NodeSpec(config=FailConfig, fails=True)

@@ -7,9 +7,14 @@ may be missing, of the wrong type, or still an expression.
 
 from __future__ import annotations
 
+import ast
+import inspect
 import keyword
 import re
+import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import pairwise
 from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin
 
 from pydantic import (
@@ -18,12 +23,14 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetJsonSchemaHandler,
     PlainSerializer,
     RootModel,
     ValidatorFunctionWrapHandler,
     WithJsonSchema,
     WrapValidator,
 )
+from pydantic_core import CoreSchema
 
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, Path, kind_of
@@ -275,6 +282,39 @@ class Config(BaseModel):
     def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
         """Yield faults between fields; `raw` may hold anything."""
         yield from ()
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        schema = handler(core_schema)
+        properties = handler.resolve_ref_schema(schema).get("properties", {})
+        for name, text in _docstrings(cls.__module__).get(cls.__name__, {}).items():
+            properties[cls.model_fields[name].alias or name].setdefault("description", text)
+        return schema
+
+
+@cache
+def _docstrings(module: str) -> dict[str, dict[str, str]]:
+    """The docstrings below the fields of a module's classes, as only a reference and a schema need them: pydantic would
+    read the source at each start."""
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[module]))
+    except (KeyError, OSError, TypeError):
+        return {}
+    return {
+        each.name: {
+            field.target.id: " ".join(text.value.value.split())
+            for field, text in pairwise(each.body)
+            if isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(text, ast.Expr)
+            and isinstance(text.value, ast.Constant)
+            and isinstance(text.value.value, str)
+        }
+        for each in ast.walk(tree)
+        if isinstance(each, ast.ClassDef)
+    }
 
 
 class AnyNames(RootModel[dict[str, Any]]):

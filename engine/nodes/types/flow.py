@@ -30,8 +30,10 @@ class FlowConfig(Config):
     `limits` are ignored here; you cannot call a flow with a `lock`.
     """
 
-    flow: FlowName = Field(description="The flow's name, literal.")
-    inputs: dict[str, Any] = Field(default_factory=dict, description="Its inputs, by name.")
+    flow: FlowName
+    """The flow's name, literal."""
+    inputs: dict[str, Any] = Field(default_factory=dict)
+    """Its inputs, by name."""
 
 
 SPEC = NodeSpec(

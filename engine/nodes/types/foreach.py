@@ -38,16 +38,15 @@ class ForeachConfig(Config):
     An empty list completes at once. An iteration that fails ends the others and fails the node.
     """
 
-    items: list[Any] = Field(description="The list.")
-    as_: Variable = Field("item", alias="as", description="The name of the item in the body.")
-    collect: Any = Field(
-        None,
-        description="A value from each iteration, evaluated at its end with the names of the body. `collected` in the "
-        "output has these values, in the order of the items.",
-    )
-    concurrency: Annotated[int, Field(ge=1)] = Field(
-        1, description="The most iterations at the same time, including those that wait for a person."
-    )
+    items: list[Any]
+    """The list."""
+    as_: Variable = Field("item", alias="as")
+    """The name of the item in the body."""
+    collect: Any = None
+    """A value from each iteration, evaluated at its end with the names of the body. `collected` in the output has
+    these values, in the order of the items."""
+    concurrency: Annotated[int, Field(ge=1)] = 1
+    """The most iterations at the same time, including those that wait for a person."""
 
 
 def _item_name(with_: Mapping[str, Json]) -> str:

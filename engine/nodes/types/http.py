@@ -52,22 +52,19 @@ class HttpConfig(Config):
     addresses are refused unless `allow_hosts` names their host.
     """
 
-    method: Literal["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"] = Field(
-        "GET", description="The method."
-    )
-    url: Annotated[Text, _REFERABLE, AS_IT_IS] = Field(
-        description="The address, starting with http:// or https://. A secret at its beginning is inserted as it is; "
-        "further on it is percent-encoded."
-    )
-    headers: dict[str, Scalar] = Field(default_factory=dict, description="Headers.")
-    query: dict[str, Query] = Field(
-        default_factory=dict,
-        description="Query parameters, percent-encoded. A list repeats the name; null leaves it out.",
-    )
-    body: Annotated[str | None, _REFERABLE, AS_IT_IS] = Field(
-        None, description="The body as text. Either this or `json`."
-    )
-    json_: Json = Field(None, alias="json", description="The body as JSON.")
+    method: Literal["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"] = "GET"
+    """The method."""
+    url: Annotated[Text, _REFERABLE, AS_IT_IS]
+    """The address, starting with http:// or https://. A secret at its beginning is inserted as it is; further on it
+    is percent-encoded."""
+    headers: dict[str, Scalar] = Field(default_factory=dict)
+    """Headers."""
+    query: dict[str, Query] = Field(default_factory=dict)
+    """Query parameters, percent-encoded. A list repeats the name; null leaves it out."""
+    body: Annotated[str | None, _REFERABLE, AS_IT_IS] = None
+    """The body as text. Either this or `json`."""
+    json_: Json = Field(None, alias="json")
+    """The body as JSON."""
     ok_status: (
         Annotated[
             list[Annotated[int, Field(ge=100, le=599)]],
@@ -77,21 +74,16 @@ class HttpConfig(Config):
             codes(100, 599),
         ]
         | None
-    ) = Field(
-        None,
-        description="Statuses that are not failures. Default: all below 400. A redirect listed here is not followed. "
-        "`any`: every status.",
-    )
-    max_body: Size = Field(256 * 1024, description="The largest response body; a longer one fails the node.")
-    schema_: dict[str, Any] | None = Field(
-        None,
-        alias="schema",
-        description="A literal JSON Schema of the response. A response that does not match fails the node, and "
-        "expressions are checked against it.",
-    )
-    allow_hosts: list[Text] = Field(
-        default_factory=list, description="Hosts that may be reached even if they are link-local."
-    )
+    ) = None
+    """Statuses that are not failures. Default: all below 400. A redirect listed here is not followed. `any`: every
+    status."""
+    max_body: Size = 256 * 1024
+    """The largest response body; a longer one fails the node."""
+    schema_: dict[str, Any] | None = Field(None, alias="schema")
+    """A literal JSON Schema of the response. A response that does not match fails the node, and expressions are
+    checked against it."""
+    allow_hosts: list[Text] = Field(default_factory=list)
+    """Hosts that may be reached even if they are link-local."""
 
     @classmethod
     def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:

@@ -32,20 +32,15 @@ class LoopConfig(Config):
     ended, and `index` counts iterations from 0.
     """
 
-    while_: Condition = Field(
-        None,
-        alias="while",
-        description="A condition in `{{ }}`, checked before each iteration; false ends the loop.",
-    )
-    until: Condition = Field(
-        None, description="A condition in `{{ }}`, checked after each iteration; true ends the loop."
-    )
-    max_iterations: Annotated[int, Field(ge=1)] = Field(100, description="The most iterations.")
-    on_limit: Literal["fail", "continue", "ask"] = Field(
-        "fail",
-        description="What to do when another iteration is due at the limit: fail, continue the flow, or (`ask`) let "
-        "people choose one more iteration, continue, or stop.",
-    )
+    while_: Condition = Field(None, alias="while")
+    """A condition in `{{ }}`, checked before each iteration; false ends the loop."""
+    until: Condition = None
+    """A condition in `{{ }}`, checked after each iteration; true ends the loop."""
+    max_iterations: Annotated[int, Field(ge=1)] = 100
+    """The most iterations."""
+    on_limit: Literal["fail", "continue", "ask"] = "fail"
+    """Action when another iteration is due at the limit: fail, continue the flow, or (`ask`) let people choose
+    one more iteration, continue, or stop."""
 
     @classmethod
     def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:

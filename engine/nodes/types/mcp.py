@@ -16,12 +16,14 @@ from engine.nodes.types.spec import NodeSpec, ask
 class McpConfig(Config):
     """One call of a tool of an MCP server."""
 
-    server: Text = Field(description="The configured name of the server.")
-    tool: Text = Field(description="The tool, by the server's name for it.")
-    arguments: dict[str, Any] = Field(default_factory=dict, description="What the tool is given.")
-    resources: list[Text] | None = Field(
-        None, description="Patterns of what may be read: resources of the server are listed, or one is read."
-    )
+    server: Text
+    """The configured name of the server."""
+    tool: Text
+    """The tool, by the server's name for it."""
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    """The input of the tool."""
+    resources: list[Text] | None = None
+    """Patterns of what may be read: resources of the server are listed, or one is read."""
 
 
 def _preview(config: Mapping[str, Json]) -> Iterator[str]:

@@ -56,46 +56,47 @@ OnePerson: TypeAlias = Annotated[
 class MessageField(Config):
     """A short fact of a message: a title and what it says, both in `mrkdwn`."""
 
-    title: Marked = Field(description="The label, in bold.")
-    value: Any = Field(description="The value. Values that are not text appear as JSON.")
+    title: Marked
+    """The label, in bold."""
+    value: Any
+    """The value. Values that are not text appear as JSON."""
 
 
 class MessageTable(Config):
     """Rows and columns. Cells are plain text: no markup counts in them."""
 
-    columns: Annotated[list[Shown], Field(min_length=1, max_length=MAX_COLUMNS)] = Field(
-        description="The names of the columns, at most 20."
-    )
-    rows: list[list[Any] | dict[str, Any]] = Field(
-        description="The rows: each a list of cells, or a mapping with the column names as keys."
-    )
-    title: Shown | None = Field(None, description="The title of the table. Default: the number of rows.")
+    columns: Annotated[list[Shown], Field(min_length=1, max_length=MAX_COLUMNS)]
+    """The names of the columns, at most 20."""
+    rows: list[list[Any] | dict[str, Any]]
+    """The rows: each a list of cells, or a mapping with the column names as keys."""
+    title: Shown | None = None
+    """The title of the table. Default: the number of rows."""
 
 
 class MessageImage(Config):
     """A picture in a message."""
 
-    alt: Shown = Field(description="A description for people who cannot see the picture.")
-    url: Text | None = Field(
-        None,
-        description="The public address: `https://` and a literal host. Either this or `path`.",
-    )
-    path: Text | None = Field(None, description="A file in the run's folder to upload into the thread.")
-    title: str | None = Field(None, description="The title above it, as plain text.")
+    alt: Shown
+    """A description for people who cannot see the picture."""
+    url: Text | None = None
+    """The public address: `https://` and a literal host. Either this or `path`."""
+    path: Text | None = None
+    """A file in the run's folder to upload into the thread."""
+    title: str | None = None
+    """The title above it, as plain text."""
 
 
 class MessageFile(Config):
     """A file that comes with a message."""
 
-    path: Text | None = Field(
-        None,
-        description="A file in the run's folder. Either this or `content`.",
-    )
-    content: str | None = Field(None, description="The content, as text.")
-    name: Text | None = Field(
-        None, description="The file's name. With `path` it defaults to the existing name."
-    )
-    title: Shown | None = Field(None, description="The title that people see instead of the name.")
+    path: Text | None = None
+    """A file in the run's folder. Either this or `content`."""
+    content: str | None = None
+    """The content, as text."""
+    name: Text | None = None
+    """The file's name. With `path` it defaults to the existing name."""
+    title: Shown | None = None
+    """The title that people see instead of the name."""
 
 
 class MessageConfig(Config):
@@ -105,34 +106,28 @@ class MessageConfig(Config):
     and the full text attached as a file; the message says so.
     """
 
-    text: Marked | None = Field(None, description="The text, in Slack's `mrkdwn`.")
-    markdown: Marked | None = Field(
-        None, description="The text, in common Markdown: headings, lists, tables, code."
-    )
-    fields: Annotated[list[MessageField], Field(min_length=1, max_length=50)] | None = Field(
-        None, description="Short facts, two per line: mappings of `title` and `value`."
-    )
-    table: MessageTable | None = Field(None, description="A table: `columns`, `rows` and a `title`.")
-    images: Annotated[list[MessageImage], Field(min_length=1, max_length=MAX_FILES)] | None = Field(
-        None, description="Pictures: mappings of `alt` with `url` or `path`, and a `title`."
-    )
-    files: Annotated[list[MessageFile], Field(min_length=1, max_length=MAX_FILES)] | None = Field(
-        None, description="Files to upload: mappings of `path` or `content`, `name` and `title`."
-    )
-    to: Place | None = Field(
-        None,
-        description="Where to post instead of the run's thread: a channel's id, `#name`, or `dm:` and a person.",
-    )
-    ephemeral_to: OnePerson | None = Field(
-        None,
-        description="The only person who sees it. It is sent at most once and disappears when they reload.",
-    )
-    update: str | None = Field(
-        None,
-        description="The id of an earlier `message` node, whose message is edited instead.",
-    )
-    thread: bool = Field(True, description="False posts in the channel instead of the thread.")
-    broadcast: bool = Field(False, description="Also shows the reply in the channel.")
+    text: Marked | None = None
+    """The text, in Slack's `mrkdwn`."""
+    markdown: Marked | None = None
+    """The text, in common Markdown: headings, lists, tables, code."""
+    fields: Annotated[list[MessageField], Field(min_length=1, max_length=50)] | None = None
+    """Short facts, two per line: mappings of `title` and `value`."""
+    table: MessageTable | None = None
+    """A table: `columns`, `rows` and a `title`."""
+    images: Annotated[list[MessageImage], Field(min_length=1, max_length=MAX_FILES)] | None = None
+    """Pictures: mappings of `alt` with `url` or `path`, and a `title`."""
+    files: Annotated[list[MessageFile], Field(min_length=1, max_length=MAX_FILES)] | None = None
+    """Files to upload: mappings of `path` or `content`, `name` and `title`."""
+    to: Place | None = None
+    """The place to post in instead of the run's thread: a channel's id, `#name`, or `dm:` and a person."""
+    ephemeral_to: OnePerson | None = None
+    """The only person who sees it. It is sent at most once and disappears when they reload."""
+    update: str | None = None
+    """The id of an earlier `message` node, whose message is edited instead."""
+    thread: bool = True
+    """False posts in the channel instead of the thread."""
+    broadcast: bool = False
+    """Also shows the reply in the channel."""
 
     @classmethod
     def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
-
 from engine.nodes.types.fields import Config
 from engine.nodes.types.spec import Known, NodeSpec
 from engine.types.lattice import Type, mapping_of
@@ -14,11 +12,9 @@ from engine.types.lattice import Type, mapping_of
 class ParallelConfig(Config):
     """Runs its `branches` at the same time. A branch that waits for a person does not delay the others."""
 
-    mode: Literal["fail_fast", "collect"] = Field(
-        "fail_fast",
-        description="If a branch fails: it ends the others and fails the node at once, or (`collect`) all branches run "
-        "to their end and the node completes.",
-    )
+    mode: Literal["fail_fast", "collect"] = "fail_fast"
+    """If a branch fails: it ends the others and fails the node at once, or (`collect`) all branches run to their
+    end and the node completes."""
 
 
 def _output(known: Known) -> Type:

@@ -112,16 +112,15 @@ Form: TypeAlias = Annotated[dict[str, Any], WithJsonSchema(FORM_SCHEMA)]
 class Escalation(Config):
     """Notifies more people if nobody has answered in time."""
 
-    after: Duration = Field(description="How long after people could see the question.")
-    to: Annotated[list[Target], BeforeValidator(listed), Field(min_length=1, max_length=10)] = Field(
-        description="Who is told. People (user ids, e-mail addresses, `requester`, `manager`), user groups (`@sre`) and "
-        "rotas (`rota:payments`) are mentioned in the thread; a channel (`#C012ABCDEF`) gets a message with a link; `dm:` and a person a direct "
-        "message with a link. `manager` is that of whoever is asked, and in each later step one further up."
-    )
-    may_answer: bool = Field(
-        False,
-        description="Whether the people and groups among them may answer from then on, beside the others.",
-    )
+    after: Duration
+    """The time since people could see the question."""
+    to: Annotated[list[Target], BeforeValidator(listed), Field(min_length=1, max_length=10)]
+    """The people to tell. People (user ids, e-mail addresses, `requester`, `manager`), user groups (`@sre`) and rotas
+    (`rota:payments`) are mentioned in the thread; a channel (`#C012ABCDEF`) gets a message with a link; `dm:` and a
+    person a direct message with a link. `manager` is that of whoever is asked, and in each later step one further
+    up."""
+    may_answer: bool = False
+    """True if the people and groups among them may answer from then on, beside the others."""
 
 
 Day: TypeAlias = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
@@ -130,15 +129,14 @@ Day: TypeAlias = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 class HoursConfig(Config):
     """Working hours."""
 
-    days: Annotated[list[Day], Field(min_length=1, max_length=7)] = Field(
-        ["mon", "tue", "wed", "thu", "fri"], description="The days, as `mon` to `sun`."
-    )
-    from_: TimeOfDay = Field("09:00", alias="from", description="When work begins, as `09:00`.")
-    to: TimeOfDay = Field(
-        "17:00",
-        description="When it ends, as `17:00`; not after `from` means on the next day. `24:00` is midnight.",
-    )
-    timezone: Timezone = Field(description="Whose clock: a name such as `Europe/Berlin`.")
+    days: Annotated[list[Day], Field(min_length=1, max_length=7)] = ["mon", "tue", "wed", "thu", "fri"]
+    """The days, as `mon` to `sun`."""
+    from_: TimeOfDay = Field("09:00", alias="from")
+    """The time when work begins, as `09:00`."""
+    to: TimeOfDay = "17:00"
+    """The time when it ends, as `17:00`; not after `from` means on the next day. `24:00` is midnight."""
+    timezone: Timezone
+    """The time zone: a name such as `Europe/Berlin`."""
 
 
 Timeout: TypeAlias = Annotated[

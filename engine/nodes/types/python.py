@@ -28,8 +28,10 @@ class PythonConfig(Config):
     An `async` function is awaited; others run in a thread. The module is imported when the node runs.
     """
 
-    call: Callable_ = Field(description="`module:function`, literal.")
-    args: dict[str, Any] = Field(default_factory=dict, description="Its arguments, by name.")
+    call: Callable_
+    """`module:function`, literal."""
+    args: dict[str, Any] = Field(default_factory=dict)
+    """Its arguments, by name."""
 
     @classmethod
     def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:

@@ -16,9 +16,12 @@ from engine.nodes.types.spec import NodeSpec
 class ReadFileConfig(Config):
     """Reads a picture, or some lines of a text file, in the session's folder."""
 
-    path: Text = Field(description="The file, relative to the session's folder.")
-    first_line: Annotated[int, Field(ge=1)] = Field(1, description="The line to begin with.")
-    lines: Annotated[int, Field(ge=1)] | None = Field(None, description="How many lines at most.")
+    path: Text
+    """The file, relative to the session's folder."""
+    first_line: Annotated[int, Field(ge=1)] = 1
+    """The line to begin with."""
+    lines: Annotated[int, Field(ge=1)] | None = None
+    """The most lines."""
 
 
 def _preview(config: Mapping[str, Json]) -> Iterator[str]:

@@ -6,8 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from pydantic import Field
-
 from engine.language.codec import Json
 from engine.language.timestamps import format_duration
 from engine.nodes.types.fields import Config, Text
@@ -20,9 +18,12 @@ PLACES: Mapping[str, str] = {"channel": "agents in this channel", "flow": "agent
 class RememberConfig(Config):
     """Keeps a note that later runs read."""
 
-    text: Text = Field(description="The note.")
-    scope: Literal["channel", "flow"] = Field(description="Who reads it.")
-    keep: float = Field(description="For how many seconds.")
+    text: Text
+    """The note."""
+    scope: Literal["channel", "flow"]
+    """Its readers."""
+    keep: float
+    """For how many seconds."""
 
 
 def _preview(config: Mapping[str, Json]) -> Iterator[str]:

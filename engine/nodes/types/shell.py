@@ -66,38 +66,27 @@ class ShellConfig(Config):
     fails the node.
     """
 
-    run: Annotated[list[Argument], Field(min_length=1)] | None = Field(
-        None,
-        description="The program and its arguments, as a list, without a shell. Either this or `script`.",
-    )
-    script: Text | None = Field(
-        None,
-        description="A script for `sh -eu`, or for the program in its first line: `#!/bin/bash`, `#!/usr/bin/env "
-        "python3` (a shell gets `-eu` too). It cannot contain `{{ }}`: pass values through `env`, where a shell cannot "
-        "read them as code.",
-    )
-    env: dict[str, Scalar] = Field(
-        default_factory=dict, description="Environment variables; they can contain `{{ secrets.NAME }}`."
-    )
-    cwd: Text | None = Field(
-        None,
-        description="The working directory; a relative path starts at the folder of the flow file. Default: the run's "
-        "folder.",
-    )
+    run: Annotated[list[Argument], Field(min_length=1)] | None = None
+    """The program and its arguments, as a list, without a shell. Either this or `script`."""
+    script: Text | None = None
+    """A script for `sh -eu`, or for the program in its first line: `#!/bin/bash`, `#!/usr/bin/env python3` (a shell
+    gets `-eu` too). It cannot contain `{{ }}`: pass values through `env`, where a shell cannot read them as code."""
+    env: dict[str, Scalar] = Field(default_factory=dict)
+    """Environment variables; they can contain `{{ secrets.NAME }}`."""
+    cwd: Text | None = None
+    """The working directory; a relative path starts at the folder of the flow file. Default: the run's folder."""
     ok_codes: Annotated[
         list[Annotated[int, Field(ge=0, le=255)]], Field(min_length=1), OR_ANY, AS_IT_IS, codes(0, 255)
-    ] = Field([0], description="Exit codes that are not failures; `any`: every exit code.")
-    max_output: Size = Field(
-        256 * 1024,
-        description="How much of `stdout`, and of `stderr`, is kept: head and tail, with a line between them that says "
-        "how much is missing.",
-    )
-    progress: bool = Field(
-        False,
-        description="True if the program reports progress: a line `::progress 3/10 text` (or `::progress 30% text`) on "
-        "standard output appears as a bar and is left out of `stdout`.",
-    )
-    stdin: str | None = Field(None, description="The program's input. Default: none (closed).")
+    ] = [0]
+    """Exit codes that are not failures; `any`: every exit code."""
+    max_output: Size = 256 * 1024
+    """The size of `stdout`, and of `stderr`, that is kept: head and tail, with a line between them that says how much is
+    missing."""
+    progress: bool = False
+    """True if the program reports progress: a line `::progress 3/10 text` (or `::progress 30% text`) on standard
+    output appears as a bar and is left out of `stdout`."""
+    stdin: str | None = None
+    """The program's input. Default: none (closed)."""
 
     @classmethod
     def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:

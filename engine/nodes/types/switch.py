@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, WithJsonSchema
 
 from engine.language.codec import encode, read, whole
 from engine.language.diagnostics import Fault, kind_bit, kind_of, suggest
@@ -55,9 +55,8 @@ Case: TypeAlias = Annotated[
 class SwitchConfig(Config):
     """Runs the nodes of the case that matches, else those of `default`, else nothing."""
 
-    on: Case = Field(
-        description="The value, compared with the cases as text: 3 and 3.0 are `3`, true is `true`, null is `null`."
-    )
+    on: Case
+    """The value, compared with the cases as text: 3 and 3.0 are `3`, true is `true`, null is `null`."""
 
 
 def _output(known: Known) -> Type:

@@ -16,13 +16,10 @@ from engine.types.lattice import TEXTS, mapping_of
 class WaitConfig(Config):
     """Waits for a time. No process waits: the timer is in the store."""
 
-    for_: Span | None = Field(
-        None, alias="for", description="The duration, such as `10m`. Either this or `until`."
-    )
-    until: Moment | None = Field(
-        None,
-        description="The end: ISO-8601 with an offset, `2026-11-21T22:40:00Z`. A past moment ends the wait at once.",
-    )
+    for_: Span | None = Field(None, alias="for")
+    """The duration, such as `10m`. Either this or `until`."""
+    until: Moment | None = None
+    """The end: ISO-8601 with an offset, `2026-11-21T22:40:00Z`. A past moment ends the wait at once."""
 
     @classmethod
     def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from pydantic import Field
-
 from engine.language.codec import Json
 from engine.nodes.types.fields import Config, Text
 from engine.nodes.types.preview import block, quoted
@@ -15,8 +13,10 @@ from engine.nodes.types.spec import NodeSpec
 class WriteFileConfig(Config):
     """Writes a text file in the session's folder."""
 
-    path: Text = Field(description="The file, relative to the session's folder.")
-    content: str = Field(description="The whole text of the file.")
+    path: Text
+    """The file, relative to the session's folder."""
+    content: str
+    """The whole text of the file."""
 
 
 def _preview(config: Mapping[str, Json]) -> Iterator[str]:
