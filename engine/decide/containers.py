@@ -127,21 +127,18 @@ def _move(step: Step, path: str, container: ContainerRun) -> None:
     """Fail the container, begin the passes it has room for, or complete it."""
     if container.error is not None:
         if not launched_below(step.state, path):
-            _give_up(step, path, container)
+            # Withdraw a failed container's questions and fail it; an `on_failure` closes, and its node goes on
+            # failing.
+            for prompt_id in asked_in_order(step.state):
+                prompt = step.state.prompts[prompt_id]
+                if below(path, prompt.path):
+                    step.withdraw(prompt, f"{container.node_id} failed")
+            if container.kind == ON_FAILURE:
+                step.close(path)
+            else:
+                step.break_(path, container.error or {})
         return
     step.kinds[container.kind].progress(step, path)
-
-
-def _give_up(step: Step, path: str, container: ContainerRun) -> None:
-    """Withdraw a failed container's questions and fail it; an `on_failure` closes, and its node goes on failing."""
-    for prompt_id in asked_in_order(step.state):
-        prompt = step.state.prompts[prompt_id]
-        if below(path, prompt.path):
-            step.withdraw(prompt, f"{container.node_id} failed")
-    if container.kind == ON_FAILURE:
-        step.close(path)
-    else:
-        step.break_(path, container.error or {})
 
 
 def _go_on_failing(step: Step, path: str) -> None:

@@ -142,7 +142,9 @@ def queue_up(step: Step, values: dict[str, Json]) -> bool:
     if step.flow.lock is None:
         return True
     try:
-        value = step.flow.lock.evaluate(_context(step.state, values))
+        state = step.state
+        session = {"id": state.session_id, "requester": requester_named(state.actor), "flow": state.flow_name}
+        value = step.flow.lock.evaluate({"inputs": values, "session": session})
         if value is None:
             raise LockName("its name is null")
         name = clean_text(value if isinstance(value, str) else encode(value).decode())[0].strip()
@@ -153,11 +155,6 @@ def queue_up(step: Step, values: dict[str, Json]) -> bool:
         return False
     step.emit(ev.LockRequested, name=name, on_conflict=step.flow.on_conflict)
     return False
-
-
-def _context(state: State, values: dict[str, Json]) -> dict[str, Json]:
-    session = {"id": state.session_id, "requester": requester_named(state.actor), "flow": state.flow_name}
-    return {"inputs": values, "session": session}
 
 
 class LockName(SaysoError):

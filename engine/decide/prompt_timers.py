@@ -82,11 +82,7 @@ def start(step: Step, prompt: Asked) -> None:
         if timeout is not None
         else timestamps.after(now, step.flow.deadline)
     )
-    _set_all(step, prompt, deadline)
-
-
-def _set_all(step: Step, prompt: Asked, deadline: str) -> None:
-    """Set the clocks of a prompt, but those of the steps that were taken."""
+    # Set the clocks of a prompt, but those of the steps that were taken.
     now, working = step.facts.now, _hours(prompt)
     _set(step, prompt, "deadline", deadline, "deadline")
     if prompt.remind_seconds is not None:

@@ -30,14 +30,6 @@ from engine.language.codec import Json, clean_text, copy
 from engine.language.errors import EmptyMessage, InvalidAnswer, SessionEnded, SessionRunning, SeveralPrompts
 
 
-def _start_flow_or_ask(step: Step, values: dict[str, Json], missing: list[str]) -> None:
-    if missing:
-        name = missing[0]
-        step.ask(f"inputs/{name}", question.input_prompt(step.flow, name))
-    elif limits.queue_up(step, values):
-        step.emit(ev.FlowStarted, flow_name=step.flow.name, input=copy(values))
-
-
 def answer(step: Step, command: Answer) -> None:
     if command.key in step.state.seen:
         return
@@ -85,7 +77,12 @@ def go_on_with_inputs(step: Step) -> None:
         if prompt.answer is not None:
             known[prompt.input_name] = prompt.answer["value"]
     missing = [name for name in step.flow.inputs if name not in known]
-    _start_flow_or_ask(step, {name: known[name] for name in step.flow.inputs if name in known}, missing)
+    values = {name: known[name] for name in step.flow.inputs if name in known}
+    if missing:
+        name = missing[0]
+        step.ask(f"inputs/{name}", question.input_prompt(step.flow, name))
+    elif limits.queue_up(step, values):
+        step.emit(ev.FlowStarted, flow_name=step.flow.name, input=copy(values))
 
 
 def message(step: Step, command: Message) -> None:

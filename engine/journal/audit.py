@@ -101,7 +101,28 @@ class _Trail:
         if not event.audited:
             return None
         session = self._known[None]
-        told: dict[str, Any] = {**session, **_facts(event), **_actor(event), **event.columns(known)}
+        who: Mapping[str, Json] = getattr(event, "actor", None) or {}
+        instead = who.get("for") or {}
+        # The fields of an event that are columns of their own.
+        error = getattr(event, "error", None) or {}
+        told: dict[str, Any] = {
+            **session,
+            "node_type": getattr(event, "node_type", None),
+            "attempt": getattr(event, "attempt", None),
+            "prompt_id": getattr(event, "prompt_id", None),
+            "reason": getattr(event, "reason", None),
+            "error": error.get("type"),
+            "until": getattr(event, "until", None),
+            "outcome": getattr(event, "outcome", None) or getattr(event, "status", None),
+            "actor_id": who.get("id"),
+            "actor_name": who.get("name"),
+            "actor_email": who.get("email"),
+            "actor_account": who.get("account"),
+            "claimed": is_claimed(who) or None,
+            "in_place_of": instead.get("id"),
+            "simulated": who.get("simulated"),
+            **event.columns(known),
+        }
         if asked is not None:
             told |= {"kind": known.get("kind"), "covers": known.get("covers")}
         if event.brought is not None:
@@ -115,31 +136,3 @@ class _Trail:
             path=event.path,
             **told,
         )
-
-
-def _actor(event: Event) -> dict[str, Any]:
-    who: Mapping[str, Json] = getattr(event, "actor", None) or {}
-    instead = who.get("for") or {}
-    return {
-        "actor_id": who.get("id"),
-        "actor_name": who.get("name"),
-        "actor_email": who.get("email"),
-        "actor_account": who.get("account"),
-        "claimed": is_claimed(who) or None,
-        "in_place_of": instead.get("id"),
-        "simulated": who.get("simulated"),
-    }
-
-
-def _facts(event: Event) -> dict[str, Any]:
-    """The fields of an event that are columns of their own."""
-    error = getattr(event, "error", None) or {}
-    return {
-        "node_type": getattr(event, "node_type", None),
-        "attempt": getattr(event, "attempt", None),
-        "prompt_id": getattr(event, "prompt_id", None),
-        "reason": getattr(event, "reason", None),
-        "error": error.get("type"),
-        "until": getattr(event, "until", None),
-        "outcome": getattr(event, "outcome", None) or getattr(event, "status", None),
-    }

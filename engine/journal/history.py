@@ -139,7 +139,13 @@ class _Builder:
                 entry = self._nodes[event.path or ""]
                 entry.status, entry.reason = "interrupted", event.reason
             case ev.NodeFailing():
-                self._failing(event)
+                # Handle a failure without retries left: its `on_failure` becomes a pass inside the node, whose
+                # outcome comes later.
+                entry = self._nodes[event.path or ""]
+                entry.error = event.error
+                if event.scope is not None and event.list_id is not None:
+                    self._handling.add(entry.path)
+                    self._add_pass(entry, event.scope, "on_failure", event.list_id, event.timestamp)
             case _:
                 self._rest(event)
 
@@ -219,15 +225,6 @@ class _Builder:
         entry.reason = None
         entry.prompts.clear()
         return entry
-
-    def _failing(self, event: ev.NodeFailing) -> None:
-        """Handle a failure without retries left: its `on_failure` becomes a pass inside the node, whose outcome comes
-        later."""
-        entry = self._nodes[event.path or ""]
-        entry.error = event.error
-        if event.scope is not None and event.list_id is not None:
-            self._handling.add(entry.path)
-            self._add_pass(entry, event.scope, "on_failure", event.list_id, event.timestamp)
 
     def _add_pass(self, around: Entry, scope: str, name: str, list_id: str, at: str) -> None:
         entry = Entry("pass", scope, name, name, "started", started_at=at, list_id=list_id)
@@ -376,7 +373,9 @@ def transcript(events: Iterable[Event]) -> list[Turn]:
                 call = _turn(
                     event, "tool", event.name, "", path=event.path or "", input=event.input, done=False
                 )
-                call.agent = _agent_around(event.path or "")
+                # The path of the agent of a call at `agent/turn[1]/tool[0]`, also of its later attempts
+                # (`agent#2/turn[1]`).
+                call.agent = (event.path or "").rpartition("/")[0].rpartition("/")[0].partition("#")[0]
                 calls[call.path] = call
                 turns.append(call)
             case ev.AgentToolResult():
@@ -404,11 +403,6 @@ def transcript(events: Iterable[Event]) -> list[Turn]:
 
 def _turn(event: Event, who: str, name: str, text: str, **more: Json) -> Turn:
     return Turn(event.path or "", event.seq, event.timestamp, who, name, text, **more)
-
-
-def _agent_around(path: str) -> str:
-    """The path of the agent of a call at `agent/turn[1]/tool[0]`, also of its later attempts (`agent#2/turn[1]`)."""
-    return path.rpartition("/")[0].rpartition("/")[0].partition("#")[0]
 
 
 def _of_model(event: ev.AgentMessage) -> Iterator[Turn]:

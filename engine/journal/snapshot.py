@@ -181,6 +181,10 @@ def to_json(state: State) -> dict[str, Json]:
     place = current_path(state)
     runs = sorted(state.nodes.items(), key=lambda item: (item[1].position, item[0]))
     run = state.nodes.get(place) if place else None
+    # The fields that appear only if they are not empty.
+    found = {name: _plain(getattr(state, _NAMES[name])) for name in _SOMETIMES}
+    found["spent"] = None if state.spent == Spent() else _spent_json(state.spent)
+    found["owed"] = [[list(owed.types), owed.path, owed.id] for owed in state.owed]
     return {
         "schemaVersion": SCHEMA,
         **{wire: getattr(state, _NAMES[wire]) for wire in _ALWAYS},
@@ -209,16 +213,8 @@ def to_json(state: State) -> dict[str, Json]:
         "pendingMessages": [text for _, text in state.pending],
         "pendingKeys": [key for key, _ in state.pending],
         "seen": sorted(state.seen),
-        **_sometimes_json(state),
+        **{name: value for name, value in found.items() if value},
     }
-
-
-def _sometimes_json(state: State) -> dict[str, Json]:
-    """Return the fields that appear only if they are not empty."""
-    found = {name: _plain(getattr(state, _NAMES[name])) for name in _SOMETIMES}
-    found["spent"] = None if state.spent == Spent() else _spent_json(state.spent)
-    found["owed"] = [[list(owed.types), owed.path, owed.id] for owed in state.owed]
-    return {name: value for name, value in found.items() if value}
 
 
 _ALWAYS = (

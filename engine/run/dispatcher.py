@@ -429,7 +429,11 @@ class Dispatcher:
                 return "done"
             except Exception as error:
                 elsewhere = isinstance(error, Owned | Fenced | KeyMissing)
-                await self._failed(row, error)
+                if self._failures is None:
+                    from engine.run.failures import Failures  # few processes see one
+
+                    self._failures = Failures(self.engine, self._tell)
+                await self._failures.add(row, error)
         except StorageBroken as error:
             self._fail(error)
         except StorageError as error:
@@ -437,13 +441,6 @@ class Dispatcher:
         if await self._consumed(row):
             return "done"
         return "elsewhere" if elsewhere else "later"
-
-    async def _failed(self, row: InboxRow, error: Exception) -> None:
-        if self._failures is None:
-            from engine.run.failures import Failures  # few processes see one
-
-            self._failures = Failures(self.engine, self._tell)
-        await self._failures.add(row, error)
 
     async def _consumed(self, row: InboxRow) -> bool:
         """True if the row has been consumed by now, so that no retry is needed."""

@@ -165,17 +165,14 @@ class Engine:
             await asyncio.wait(tasks, timeout=seconds)
         self.stepper.patient = False
         await self._between_steps(lambda live: live.stop_all())
-        await self._leave_behind(LEAVE_SECONDS)
-
-    async def _leave_behind(self, seconds: float) -> None:
-        """Wait for nodes that were told to leave. A node that ignores it (a user's function) is left behind: its start
-        is durable, so the next claim finds it interrupted."""
+        # Wait for nodes that were told to leave. A node that ignores it (a user's function) is left behind: its
+        # start is durable, so the next claim finds it interrupted.
         tasks = self._tasks()
         if not tasks:
             return
-        _, stubborn = await asyncio.wait(tasks, timeout=seconds)
+        _, stubborn = await asyncio.wait(tasks, timeout=LEAVE_SECONDS)
         for task in stubborn:
-            log.error("%s did not leave within %g s and is left behind", task.get_name(), seconds)
+            log.error("%s did not leave within %g s and is left behind", task.get_name(), LEAVE_SECONDS)
             task.cancel()
 
     async def _between_steps(self, do: Callable[[ActiveSession], None] = lambda live: None) -> None:

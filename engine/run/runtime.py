@@ -157,7 +157,21 @@ class Runtime:
             self._engine = self._composed(store, home)
             await self._engine.open()
             stack.push_async_callback(self._engine.close)
-            await self._serve(stack)
+            # Start the tasks that wake sessions; at the end the dispatcher finishes its work in hand.
+            self._dispatcher = Dispatcher(self.engine, handled=self._handled)
+            self._worker = FrontendWorker(self.engine, self._frontend, self._lock, self._dispatcher.notify)
+            work = supervised("the dispatcher", self._dispatcher.run, self._dispatcher.is_over)
+            serving = asyncio.create_task(work, name="dispatcher")
+            showing = asyncio.create_task(supervised("the frontend", self._worker.run), name="frontend")
+            for task in (serving, showing):
+                task.add_done_callback(self._ended)
+
+            async def stop() -> None:
+                self._dispatcher.stop()
+                showing.cancel()
+                await asyncio.gather(serving, showing, return_exceptions=True)
+
+            stack.push_async_callback(stop)
             self._opened = stack.pop_all()
         return self
 
@@ -189,23 +203,6 @@ class Runtime:
         engine.closing += [turns.close, servers.close]
         engine.subscribe(self._committed)
         return engine
-
-    async def _serve(self, stack: contextlib.AsyncExitStack) -> None:
-        """Start the tasks that wake sessions; at the end the dispatcher finishes its work in hand."""
-        self._dispatcher = Dispatcher(self.engine, handled=self._handled)
-        self._worker = FrontendWorker(self.engine, self._frontend, self._lock, self._dispatcher.notify)
-        work = supervised("the dispatcher", self._dispatcher.run, self._dispatcher.is_over)
-        serving = asyncio.create_task(work, name="dispatcher")
-        showing = asyncio.create_task(supervised("the frontend", self._worker.run), name="frontend")
-        for task in (serving, showing):
-            task.add_done_callback(self._ended)
-
-        async def stop() -> None:
-            self._dispatcher.stop()
-            showing.cancel()
-            await asyncio.gather(serving, showing, return_exceptions=True)
-
-        stack.push_async_callback(stop)
 
     async def __aexit__(
         self,

@@ -222,7 +222,13 @@ class Session:
         label, a text, or the fields of a form by name. Raises `SeveralPrompts`, `SessionError` if there is no question,
         and `RequestRefused`."""
         await self.refresh()
-        asked = self._asked(question)
+        found = [asked for asked in self.questions if question in (None, asked.prompt_id)]
+        if not found:
+            raise SessionError(f"Session {self.id} asks nothing like that now; it is {self.status}.")
+        if len(found) > 1:
+            names = ", ".join(f"{asked.prompt_id} ({asked.path})" for asked in found)
+            raise SeveralPrompts(f"Session {self.id} asks several questions; name one: {names}.")
+        asked = found[0]
         return await self.act(
             "answer",
             actor=actor,
@@ -231,15 +237,6 @@ class Session:
             nonce=asked.nonce,
             **_given(asked, value),
         )
-
-    def _asked(self, prompt_id: str | None) -> Asked:
-        found = [asked for asked in self.questions if prompt_id in (None, asked.prompt_id)]
-        if not found:
-            raise SessionError(f"Session {self.id} asks nothing like that now; it is {self.status}.")
-        if len(found) > 1:
-            names = ", ".join(f"{asked.prompt_id} ({asked.path})" for asked in found)
-            raise SeveralPrompts(f"Session {self.id} asks several questions; name one: {names}.")
-        return found[0]
 
     async def send(self, text: str, *, actor: Actor) -> Receipt:
         """Steer the session with a message; it answers no question."""

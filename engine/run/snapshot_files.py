@@ -19,6 +19,7 @@ from engine.journal.state import State
 from engine.language.codec import decode
 from engine.language.errors import SaysoError
 from engine.storage.group_commit import Writer
+from engine.storage.private_files import sync_directory
 
 log = logging.getLogger("sayso.engine")
 
@@ -51,7 +52,7 @@ class SnapshotFiles:
         except OSError:
             temporary.unlink(missing_ok=True)
             raise
-        self._sync()
+        sync_directory(self._directory)
 
     def append(self, session_id: str, line: bytes, size: int) -> int | None:
         """Add a line durably to a file of length `size`; returns the new length, or None if the file is missing or of
@@ -87,13 +88,6 @@ class SnapshotFiles:
             return time.time() - self.path(session_id).stat().st_mtime
         except FileNotFoundError:
             return 0.0
-
-    def _sync(self) -> None:
-        descriptor = os.open(self._directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 class _Copy(NamedTuple):

@@ -87,20 +87,17 @@ class _Trouble:
         """Note the result of a call."""
         error, now = next((one for one in errors if passes(one) and not is_away(one)), None), time.monotonic()
         if error is not None:
-            self._refused(error, now)
+            self._last = now
+            if self._since is None:
+                self._since, self._told = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), 0.0
+                self._store.note_trouble(f"the store refuses since {self._since}: {error}")
+            if now - self._told > TOLD_SECONDS:
+                self._told = now
+                log.error("the store refuses since %s: %s", self._since, error)
         elif self._since is not None and now - self._last > QUIET_SECONDS:
             log.warning("the store works again; it had refused since %s", self._since)
             self._since = None
             self._store.note_trouble(None)
-
-    def _refused(self, error: BaseException, now: float) -> None:
-        self._last = now
-        if self._since is None:
-            self._since, self._told = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), 0.0
-            self._store.note_trouble(f"the store refuses since {self._since}: {error}")
-        if now - self._told > TOLD_SECONDS:
-            self._told = now
-            log.error("the store refuses since %s: %s", self._since, error)
 
 
 class Writer:
@@ -163,15 +160,12 @@ class Writer:
     ) -> Any:
         loop = asyncio.get_running_loop()
         job = _Job(kind, given, session_id, loop, loop.create_future())
-        self._submit(job)
-        return await job.future
-
-    def _submit(self, job: _Job) -> None:
         with self._gate:
             if self._ended is not None:
                 raise _copy(self._ended)
             self._waiting += 1
             self._queue.put(job)
+        return await job.future
 
     def _here(self, commit: Commit) -> CommitResult | None:
         """Carry out a commit on this thread; None where it is left to the writer's."""

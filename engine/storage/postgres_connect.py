@@ -70,7 +70,23 @@ def connect(url: str) -> Reached:
     raw.adapters.register_dumper(int, Int8Dumper)
     try:
         with raw.transaction():
-            return _checked(raw, url)
+            # Refuse a server that cannot keep what is promised, and make the schema. Raises `StorageError`.
+            if raw.info.server_version < OLDEST:
+                raise PostgresTooOld(place=shown(url), version=raw.info.parameter_status("server_version"))
+            standby, encoding, schema, path, pid = _asked(raw)
+            if standby:
+                raise Standby(place=shown(url))
+            if encoding != "UTF8":
+                raise NotUtf8(place=shown(url), encoding=encoding)
+            wanted = _SEARCHED.search(raw.info.options)
+            if wanted and _SPACED.sub("", wanted[1]) != _SPACED.sub("", path):
+                raise SchemaLeftOut(place=shown(url), wanted=wanted[1])
+            if schema is None:
+                raw.execute(_MAKE_SCHEMA)
+                schema = _asked(raw)[2]
+            if schema is None:
+                raise NoUsage(place=shown(url))
+            return Reached(raw, schema, pid != raw.info.backend_pid)
     except psycopg.errors.InsufficientPrivilege as error:
         raw.close()
         raise NoSchema(place=shown(url), error=error) from error
@@ -82,26 +98,6 @@ def connect(url: str) -> Reached:
     except BaseException:
         raw.close()
         raise
-
-
-def _checked(raw: psycopg.Connection[tuple[Any, ...]], url: str) -> Reached:
-    """Refuse a server that cannot keep what is promised, and make the schema. Raises `StorageError`."""
-    if raw.info.server_version < OLDEST:
-        raise PostgresTooOld(place=shown(url), version=raw.info.parameter_status("server_version"))
-    standby, encoding, schema, path, pid = _asked(raw)
-    if standby:
-        raise Standby(place=shown(url))
-    if encoding != "UTF8":
-        raise NotUtf8(place=shown(url), encoding=encoding)
-    wanted = _SEARCHED.search(raw.info.options)
-    if wanted and _SPACED.sub("", wanted[1]) != _SPACED.sub("", path):
-        raise SchemaLeftOut(place=shown(url), wanted=wanted[1])
-    if schema is None:
-        raw.execute(_MAKE_SCHEMA)
-        schema = _asked(raw)[2]
-    if schema is None:
-        raise NoUsage(place=shown(url))
-    return Reached(raw, schema, pid != raw.info.backend_pid)
 
 
 def _asked(raw: psycopg.Connection[tuple[Any, ...]]) -> tuple[Any, ...]:

@@ -338,7 +338,9 @@ class SessionTable(Tables):
                 self._put(SNAPSHOTS, _PUT_SNAPSHOT, snapshot)
         elif commit.snapshot is not None:
             self._db.post(_DROP_SNAPSHOT, (commit.session_id,))
-        self._remember(after)
+        self.forget(after.session_id)
+        if after.owner is not None and after.ended_at is None:
+            self._keep(self.known, after)
 
     def _claimed(self, commit: Commit, owner: str) -> StoredHead:
         """The head of a session that this commit claims."""
@@ -419,11 +421,6 @@ class SessionTable(Tables):
         self._db.run(_DROP_SNAPSHOT, (session_id,))
         self._db.run(_DROP_QUARANTINE, (session_id,))
         self.forget(session_id)
-
-    def _remember(self, head: StoredHead) -> None:
-        self.forget(head.session_id)
-        if head.owner is not None and head.ended_at is None:
-            self._keep(self.known, head)
 
     def _keep(self, heads: dict[str, StoredHead], head: StoredHead) -> None:
         if len(heads) >= _REMEMBERED:

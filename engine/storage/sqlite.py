@@ -64,29 +64,23 @@ def open_sqlite(
         make_private(file)
         db = SqliteConnection(file, vfs, patience)
         try:
-            return _prepared(db, file, key, encryption_keys)
+            with db.translated():
+                refuse_foreign(db.raw, file)
+            db.use_wal()
+            owners = Owners(file.parent / "owners" / file.name)
+            with db.translated():
+                migrate(db.raw, file, owners.living())
+            sealer = Sealer(_key_for(db, file, key))
+            if check_key(db, str(file), sealer):
+                remove_anchor(file)
+            db.watch = Freshness(db, sealer, file)
+            store = SqliteStore(db, sealer, owners, vault_of(db, str(file), sealer, encryption_keys))
+            store.file = file
+            return store
         except BaseException:
             with suppress(StorageError):
                 db.close()
             raise
-
-
-def _prepared(
-    db: SqliteConnection, file: Path, key: bytes | None, encryption_keys: Sequence[bytes] | None
-) -> SqliteStore:
-    with db.translated():
-        refuse_foreign(db.raw, file)
-    db.use_wal()
-    owners = Owners(file.parent / "owners" / file.name)
-    with db.translated():
-        migrate(db.raw, file, owners.living())
-    sealer = Sealer(_key_for(db, file, key))
-    if check_key(db, str(file), sealer):
-        remove_anchor(file)
-    db.watch = Freshness(db, sealer, file)
-    store = SqliteStore(db, sealer, owners, vault_of(db, str(file), sealer, encryption_keys))
-    store.file = file
-    return store
 
 
 class SqliteStore(Store):

@@ -208,9 +208,34 @@ def _answered(step: Step, owner: str, path: str, output: Json) -> None:
         outcomes.unusable(step, owner, output, stayed, (run.input or {}).get("model"))
     elif uses:
         _record(step, owner, path, output, content)
-        _request_tools(step, owner, path, uses)
+        places = {tool.name: tool.node.index for tool in plan_of(step.node(owner)).tools}
+        for number, block in enumerate(uses):
+            step.emit(
+                ev.AgentToolRequested,
+                path=f"{path}/tool[{number}]",
+                node_id=step.state.nodes[owner].node_id,
+                tool_use_id=block["id"],
+                name=block["name"],
+                input=block["input"],
+                tool=places.get(block["name"]),
+            )
     else:
-        _conclude(step, owner, path, output, content)
+        # An answer without tool calls: the last one, unless somebody spoke meanwhile or its form is wrong.
+        agent = agent_at(step.state, owner)
+        schema = plan_of(step.node(owner)).output
+        text = agent.cut + "".join(block["text"] for block in content if block["type"] == "text")
+        spoke = asks_for_more(agent.pending)
+        problem = None if schema is None or spoke else problem_of(schema, text)
+        # Content that ends in thinking, with no text, could not be sent back.
+        _record(step, owner, path, output, stays(content), final=problem is None and not spoke)
+        if spoke or problem is None:
+            return
+        if agent.corrections:
+            message = f"the answer has not the form that `output` asks for: {problem}"
+            outcomes.stuck(step, owner, {"type": "output", "message": message, "details": {"text": text}})
+        else:
+            wrong = {"type": "text", "text": outcomes.WRONG.format(problem=problem)}
+            _say(step, owner, step.state.nodes[owner].node_id, "engine", [wrong])
 
 
 def _twice(uses: list[Json]) -> bool:
@@ -305,39 +330,6 @@ def _signed(output: Json) -> Json:
     is then asked for one in words."""
     blocks = output["content"] if output.get("stopReason") == "compaction" else []
     return next((block for block in blocks if block["type"] == "compaction" and block.get("content")), None)
-
-
-def _request_tools(step: Step, owner: str, path: str, uses: list[Json]) -> None:
-    places = {tool.name: tool.node.index for tool in plan_of(step.node(owner)).tools}
-    for number, block in enumerate(uses):
-        step.emit(
-            ev.AgentToolRequested,
-            path=f"{path}/tool[{number}]",
-            node_id=step.state.nodes[owner].node_id,
-            tool_use_id=block["id"],
-            name=block["name"],
-            input=block["input"],
-            tool=places.get(block["name"]),
-        )
-
-
-def _conclude(step: Step, owner: str, path: str, output: Json, content: list[Json]) -> None:
-    """An answer without tool calls: the last one, unless somebody spoke meanwhile or its form is wrong."""
-    agent = agent_at(step.state, owner)
-    schema = plan_of(step.node(owner)).output
-    text = agent.cut + "".join(block["text"] for block in content if block["type"] == "text")
-    spoke = asks_for_more(agent.pending)
-    problem = None if schema is None or spoke else problem_of(schema, text)
-    # Content that ends in thinking, with no text, could not be sent back.
-    _record(step, owner, path, output, stays(content), final=problem is None and not spoke)
-    if spoke or problem is None:
-        return
-    if agent.corrections:
-        message = f"the answer has not the form that `output` asks for: {problem}"
-        outcomes.stuck(step, owner, {"type": "output", "message": message, "details": {"text": text}})
-    else:
-        wrong = {"type": "text", "text": outcomes.WRONG.format(problem=problem)}
-        _say(step, owner, step.state.nodes[owner].node_id, "engine", [wrong])
 
 
 def ended(step: Step, path: str) -> bool:

@@ -43,6 +43,11 @@ def request(flow: Flow, state: State, path: str) -> dict[str, Json]:
     messages = [_unthought(said) if at < agent.plain else said for at, said in enumerate(spoken(agent))]
     if called["purpose"] == "compact" and agent.compacts == "brief":
         messages = brief(messages)
+    found: dict[str, list[Json]] = {}
+    for tool in plan.tools:
+        if _of_server(tool):
+            server, _, name = tool.name.partition("__")
+            found.setdefault(server, []).append(name)
     return {
         "purpose": called["purpose"],
         **({"summary": _summary(agent, config)} if called["purpose"] == "compact" else {}),
@@ -51,7 +56,7 @@ def request(flow: Flow, state: State, path: str) -> dict[str, Json]:
         "cache": _cache(config, plan),
         "user": str(state.actor.get("id") or ""),
         "messages": messages,
-        "mcp": _servers(plan),
+        "mcp": [{"server": server, "tools": names} for server, names in found.items()],
         **_container(agent, state.nodes[path].started_at or ""),
         **({"plain": True} if agent.plain else {}),
         **(
@@ -140,15 +145,6 @@ def _tool(tool: ToolPlan) -> dict[str, Json]:
         "input_schema": tool.input_schema,
     }
     return {**told, "call": tool.node.config["call"]} if says_itself(tool) else told
-
-
-def _servers(plan: AgentPlan) -> list[Json]:
-    found: dict[str, list[Json]] = {}
-    for tool in plan.tools:
-        if _of_server(tool):
-            server, _, name = tool.name.partition("__")
-            found.setdefault(server, []).append(name)
-    return [{"server": server, "tools": names} for server, names in found.items()]
 
 
 def spoken(agent: AgentRun) -> list[Json]:

@@ -248,9 +248,14 @@ def _prompt(step: Step, owner: str, error: Mapping[str, Json], scope: str | None
     # Words help where the model can be asked, and only then.
     hears = scope is None and kind not in (*_ADMINS, "price_unknown")
     tell = {**option("tell", "Tell it"), "asks": {"label": "What should it be told?"}}
+    # A choice among the models, those that were named for this first.
+    told, prices = (error.get("details") or {}).get("recommended_model"), step.facts.agents.prices
+    first = [*([str(told)] if told else []), *fallbacks(step, owner)]
+    names = dict.fromkeys([*first, *(DEFAULTS if prices is None else prices)])
+    choices = [model for model in names if model != agent.model][:100]
     options = [
         option(RETRY, "Try again", "primary"),
-        _other_model(step, owner, agent, error),
+        {**option("model", "Other model"), "asks": {"label": "Which model?", "choices": choices}},
         *([tell] if hears else []),
         option("stop", "Stop", "danger"),
     ]
@@ -304,15 +309,6 @@ def _told(step: Step, owner: str, kind: str, error: Mapping[str, Json], scope: s
     return f": {message}" + (f" ({escape_markup(str(code))})" if code and str(code) not in message else "")
 
 
-def _other_model(step: Step, owner: str, agent: AgentRun, error: Mapping[str, Json]) -> dict[str, Json]:
-    """A choice among the models, those that were named for this first."""
-    told, prices = (error.get("details") or {}).get("recommended_model"), step.facts.agents.prices
-    first = [*([str(told)] if told else []), *fallbacks(step, owner)]
-    names = dict.fromkeys([*first, *(DEFAULTS if prices is None else prices)])
-    choices = [model for model in names if model != agent.model][:100]
-    return {**option("model", "Other model"), "asks": {"label": "Which model?", "choices": choices}}
-
-
 # --- what people said --------------------------------------------------------------------------------------------
 
 
@@ -335,27 +331,23 @@ def decided(step: Step, prompt: Asked, key: str | None) -> None:
     elif value == "model":
         _emit(step, owner, "model", **by, model=words)
     else:
-        _try_again(step, prompt, agent, by)
-
-
-def _try_again(step: Step, prompt: Asked, agent: AgentRun, by: dict[str, Json]) -> None:
-    """Repeat the call with the flow's changes for a retry (`retry_with`)."""
-    given = step.state.nodes[prompt.path].input.get("retry_with") or {}
-    by |= {name: given[name] for name in ("model", "max_tokens") if given.get(name)}
-    by |= {"plain": True} if given.get("thinking") else {}
-    how = "again"
-    if prompt.scope == "output":
-        problem = str((agent.stuck or {}).get("message"))
-        how, by = "said", {**by, "text": None, "content": _text(WRONG.format(problem=problem))}
-    elif prompt.scope == "max_tokens" and by["text"] and _spoke_last(agent):
-        how, by = "go_on", {**by, "content": _text(_GO_ON)}
-    elif prompt.scope == "pause_turn":
-        how = "resend"
-    elif prompt.scope == "summary":
-        how, by = "compact", {**by, "brief": _brief(agent), "text": agent.cut or None}
-    elif prompt.scope in _TOO_LONG and not tool_is_open(agent):
-        how, by = "compact", {**by, "brief": True}
-    _emit(step, prompt.path, how, **by)
+        # Repeat the call with the flow's changes for a retry (`retry_with`).
+        given = step.state.nodes[prompt.path].input.get("retry_with") or {}
+        by |= {name: given[name] for name in ("model", "max_tokens") if given.get(name)}
+        by |= {"plain": True} if given.get("thinking") else {}
+        how = "again"
+        if prompt.scope == "output":
+            problem = str((agent.stuck or {}).get("message"))
+            how, by = "said", {**by, "text": None, "content": _text(WRONG.format(problem=problem))}
+        elif prompt.scope == "max_tokens" and by["text"] and _spoke_last(agent):
+            how, by = "go_on", {**by, "content": _text(_GO_ON)}
+        elif prompt.scope == "pause_turn":
+            how = "resend"
+        elif prompt.scope == "summary":
+            how, by = "compact", {**by, "brief": _brief(agent), "text": agent.cut or None}
+        elif prompt.scope in _TOO_LONG and not tool_is_open(agent):
+            how, by = "compact", {**by, "brief": True}
+        _emit(step, prompt.path, how, **by)
 
 
 def _failed_turn(step: Step, owner: str) -> str | None:

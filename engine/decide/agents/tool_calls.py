@@ -383,8 +383,14 @@ def edited(tool: ToolPlan, given: Mapping[str, Json], values: Mapping[str, Json]
         if name not in values or values[name] == field.get("default"):
             continue
         if key is None:
+            try:
+                value = read(str(values[name] or "{}"))
+            except NotJson as error:
+                raise InvalidAnswer(f'This is {error}. Write JSON, such as {{"limit": 10}}.') from error
+            if not isinstance(value, dict):
+                raise InvalidAnswer('Write a JSON object, such as {"limit": 10}.')
             found = {
-                **_rest_of(str(values[name] or "{}")),
+                **value,
                 **{k: v for k, v in found.items() if k in _own(tool, given)},
             }
         elif is_empty(values[name]) and not field["required"]:
@@ -392,16 +398,6 @@ def edited(tool: ToolPlan, given: Mapping[str, Json], values: Mapping[str, Json]
         else:
             found[key] = values[name]
     return found
-
-
-def _rest_of(text: str) -> dict[str, Json]:
-    try:
-        value = read(text)
-    except NotJson as error:
-        raise InvalidAnswer(f'This is {error}. Write JSON, such as {{"limit": 10}}.') from error
-    if not isinstance(value, dict):
-        raise InvalidAnswer('Write a JSON object, such as {"limit": 10}.')
-    return value
 
 
 def _own(tool: ToolPlan, given: Mapping[str, Json]) -> frozenset[str]:
@@ -448,29 +444,23 @@ def _plain_entries(tool: ToolPlan, given: Mapping[str, Json]) -> Iterator[_Entry
         field = _field(
             name, str(key)[:150], kind, required=key in required, description=body.get("description")
         )
-        yield _Entry(key, _filled(field, key, body, given))
-
-
-def _filled(
-    field: dict[str, Json], key: str, body: Mapping[str, Json], given: Mapping[str, Json]
-) -> dict[str, Json]:
-    value = given.get(key)
-    options = body.get("enum")
-    if (
-        isinstance(options, list)
-        and options
-        and all(isinstance(option, str) and option for option in options)
-    ):
-        field |= {
-            "type": "choice",
-            "options": [{"value": option, "label": option[:75]} for option in options],
-        }
-    elif field["type"] == "string" and (key in _LONG or "\n" in str(value)):
-        field["multiline"] = True
-    if not is_empty(value):
-        with contextlib.suppress(InvalidAnswer):
-            field["default"] = read_value(field, value)
-    return field
+        value = given.get(key)
+        options = body.get("enum")
+        if (
+            isinstance(options, list)
+            and options
+            and all(isinstance(option, str) and option for option in options)
+        ):
+            field |= {
+                "type": "choice",
+                "options": [{"value": option, "label": option[:75]} for option in options],
+            }
+        elif field["type"] == "string" and (key in _LONG or "\n" in str(value)):
+            field["multiline"] = True
+        if not is_empty(value):
+            with contextlib.suppress(InvalidAnswer):
+                field["default"] = read_value(field, value)
+        yield _Entry(key, field)
 
 
 def _field(name: str, title: str, kind: str, *, required: bool, description: Json) -> dict[str, Json]:

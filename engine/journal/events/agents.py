@@ -310,9 +310,14 @@ class AgentCompacted(CallOutcome, tag="agent:compacted", phases=OUTCOMES):
         state = _settle(state, self.turn, run, self)
         agent = agent_at(state, path)
         usage = self.usage or {}
+        # The conversation from here on: a summary that the API has signed is the model's, and the first that is
+        # sent.
+        said: list[dict[str, Json]] = [{"role": "user", "content": self.content}]
+        if self.block is not None:
+            said.insert(0, {"role": "assistant", "content": [self.block]})
         agent = replace(
             agent,
-            messages=_summed(self),
+            messages=Map(dict(enumerate(said))),
             plain=min(agent.plain, 1),
             usage={name: agent.usage.get(name, 0) + number for name, number in usage.items()},
             context=0,
@@ -535,14 +540,6 @@ def _answers(state: State, path: str, turn: str | None) -> None:
     run = run_at(state, turn or "", "started")
     if run.type != TURN or agent_around(state, turn or "") != path:
         raise MalformedJournal(f"{turn} is no model call of {path}")
-
-
-def _summed(event: AgentCompacted) -> Map[int, dict[str, Json]]:
-    """The conversation from here on: a summary that the API has signed is the model's, and the first that is sent."""
-    said: list[dict[str, Json]] = [{"role": "user", "content": event.content}]
-    if event.block is not None:
-        said.insert(0, {"role": "assistant", "content": [event.block]})
-    return Map(dict(enumerate(said)))
 
 
 def _turn_ends(state: State, path: str, run: NodeRun, at: str) -> State:

@@ -268,7 +268,15 @@ class NodeSkipped(NodeEvent, tag="node:skipped", phases=OUTCOMES, audit=""):
         path = self.at
         scope, before = scope_of(path), state.nodes.get(path)
         if before is not None:
-            _skipped_by_hand(state, path, before, self)
+            # Check that a person skipped a failed node.
+            same((self.node_id, self.node_type), (before.node_id, before.type), "node")
+            if before.status != "failing":
+                raise MalformedJournal(f"{path} was started and is {before.status}, so it cannot be skipped")
+            prompt = closed_prompt(state, before)
+            if path in state.containers and state.containers[path].kind == ON_FAILURE:
+                raise MalformedJournal(f"the `on_failure` of {path} is not over")
+            if prompt is None or (prompt.answer or {}).get("value") != "skip":
+                raise MalformedJournal(f"nobody said that {path} is to be skipped")
             skipped = replace(
                 before, status="skipped", input=None, error=None, reason=self.reason, ended_at=self.timestamp
             )
@@ -453,24 +461,20 @@ def complete(state: State, path: str, run: NodeRun, event: Completion) -> State:
         if prompt is None or prompt.kind != "interrupted" or (prompt.answer or {}).get("value") != "done":
             raise MalformedJournal(f"{path} was interrupted, and nobody said that it is done")
     elif mode == "prompt":
-        _decided(state, path, run, event.output)
+        prompt = closed_prompt(state, run)
+        if prompt is None or prompt.status not in ("answered", "expired"):
+            raise MalformedJournal(f"{path} completed without an answer")
+        told = event.output if isinstance(event.output, dict) else {}
+        if prompt.answer is not None and prompt.is_approval:
+            same(told.get("decision"), prompt.answer.get("value"), "decision")
+        elif prompt.answer is not None:
+            same(told.get("text"), prompt.answer.get("text"), "answer")
     elif mode in ("timer", "pure") and not state.owed:
         raise MalformedJournal(f"{path} has not come to its time, or did not just begin")
     done = replace(
         run, status="completed", output=event.output, input=None, saved=None, ended_at=event.timestamp
     )
     return finish(state, path, done)
-
-
-def _decided(state: State, path: str, run: NodeRun, output: Json) -> None:
-    prompt = closed_prompt(state, run)
-    if prompt is None or prompt.status not in ("answered", "expired"):
-        raise MalformedJournal(f"{path} completed without an answer")
-    told = output if isinstance(output, dict) else {}
-    if prompt.answer is not None and prompt.is_approval:
-        same(told.get("decision"), prompt.answer.get("value"), "decision")
-    elif prompt.answer is not None:
-        same(told.get("text"), prompt.answer.get("text"), "answer")
 
 
 _OF_AN_ANSWER = ("refusal", "max_tokens", "output", "model_context_window_exceeded", "pause_turn")
@@ -491,18 +495,6 @@ def _breaks(state: State, path: str, run: NodeRun, event: Failure) -> None:
             same(event.error, container.error, "error")
     elif event.error.get("type") == "timeout":
         raise MalformedJournal(f"{path} did not run out of time")
-
-
-def _skipped_by_hand(state: State, path: str, run: NodeRun, event: NodeSkipped) -> None:
-    """Check that a person skipped a failed node."""
-    same((event.node_id, event.node_type), (run.node_id, run.type), "node")
-    if run.status != "failing":
-        raise MalformedJournal(f"{path} was started and is {run.status}, so it cannot be skipped")
-    prompt = closed_prompt(state, run)
-    if path in state.containers and state.containers[path].kind == ON_FAILURE:
-        raise MalformedJournal(f"the `on_failure` of {path} is not over")
-    if prompt is None or (prompt.answer or {}).get("value") != "skip":
-        raise MalformedJournal(f"nobody said that {path} is to be skipped")
 
 
 _FIRST = {

@@ -219,7 +219,23 @@ class PromptAnswered(Closing, tag="prompt:answered", phases=ANY_OPEN, audit="ans
         if not prompt.is_approval or not (voted or prompt.required > 1):
             _new_key(state, self.key)
         else:
-            _decided_by_votes(prompt, self, value)
+            # Check that the deciding vote precedes the answer if several people decide, and that the answer holds
+            # all votes.
+            last = prompt.votes[-1] if prompt.votes else {}
+            same(
+                (last.get("actor"), last.get("vote"), last.get("at")),
+                (self.actor, value, self.timestamp),
+                "last vote",
+            )
+            votes = list(prompt.votes) if len(prompt.votes) > 1 else None
+            same(self.answer.get("votes"), votes, "votes")
+            agree = sum(
+                (vote["vote"], vote["reason"]) == (value, last.get("reason")) for vote in prompt.votes
+            )
+            if value == "approve":
+                agree = sum(vote["vote"] == "approve" for vote in prompt.votes)
+            if value != "reject" and agree < prompt.required:
+                raise MalformedJournal(f"only {agree} of {prompt.required} agree")
         seen = state.seen.set(self.key, None) if self.key else state.seen
         answered = replace(
             prompt,
@@ -378,23 +394,6 @@ def close_prompt(state: State, prompt: Asked) -> State:
 
 def _takes_more(prompt: Asked) -> bool:
     return bool(prompt.accepts_text or prompt.accepts_files or prompt.fills_beside)
-
-
-def _decided_by_votes(prompt: Asked, event: PromptAnswered, value: Json) -> None:
-    """Check that the deciding vote precedes the answer if several people decide, and that the answer holds all votes."""
-    last = prompt.votes[-1] if prompt.votes else {}
-    same(
-        (last.get("actor"), last.get("vote"), last.get("at")),
-        (event.actor, value, event.timestamp),
-        "last vote",
-    )
-    votes = list(prompt.votes) if len(prompt.votes) > 1 else None
-    same(event.answer.get("votes"), votes, "votes")
-    agree = sum((vote["vote"], vote["reason"]) == (value, last.get("reason")) for vote in prompt.votes)
-    if value == "approve":
-        agree = sum(vote["vote"] == "approve" for vote in prompt.votes)
-    if value != "reject" and agree < prompt.required:
-        raise MalformedJournal(f"only {agree} of {prompt.required} agree")
 
 
 def _given_up(state: State, path: str) -> bool:

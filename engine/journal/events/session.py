@@ -80,7 +80,11 @@ class FlowStarted(Event, tag="flow:started", phases=within("running")):
         # A fork asks anew for the lock that its parent had when its flow started.
         if pending(state) and state.parent_session_id is None:
             raise MalformedJournal("the session waits for its lock")
-        known = {**state.given, **_answered(state)}
+        prompts = [prompt for prompt in state.prompts.values() if prompt.input]
+        known = {
+            **state.given,
+            **{prompt.input_name: (prompt.answer or {}).get("value") for prompt in prompts},
+        }
         for name, value in self.input.items():
             if name not in known:
                 raise MalformedJournal(f"nobody gave the input {name}")
@@ -372,11 +376,6 @@ class SessionEnd(Closure, tag="session:end", phases=moves("ended", "finalizing")
         if self.status == "aborted" and FINALLY in state.frames:
             _finally_over(state)
         return replace(state, timers=Map(), pending=())
-
-
-def _answered(state: State) -> dict[str, object]:
-    prompts = [prompt for prompt in state.prompts.values() if prompt.input]
-    return {prompt.input_name: (prompt.answer or {}).get("value") for prompt in prompts}
 
 
 def _has_inputs(state: State) -> None:
