@@ -25,7 +25,6 @@ from bot.cli.lookup import (
     refuse_ended,
 )
 from bot.config.session_files import SessionFiles, keep
-from bot.rendering.card import ordinal
 from bot.rendering.text import asked, plain, waiting_on
 from bot.terminal.console import (
     Exit,
@@ -51,6 +50,7 @@ from engine.journal.phases import ENDED
 from engine.journal.records import DropLock, Head, LockRow
 from engine.language import timestamps
 from engine.language.codec import Json
+from engine.language.counting import ordinal
 from engine.language.errors import (
     AlreadyAnswered,
     Corrupt,

@@ -340,15 +340,15 @@ def reaction_row(key: str, channel: str, ts: str, name: str) -> PutOutbox:
 
 
 def mark_rows(before: State, after: State, events: Sequence[Event]) -> list[PutOutbox]:
-    """The reaction on the message that started a run, which shows how it stands: one row, replaced when the run ends.
-    The next try of a run replaces the row of the one before it."""
+    """The reaction on the message that started a run, which shows how it stands: one row a flow, replaced when a run ends or
+    another begins. All that one message started share a lane."""
     thread = after.thread or {}
     if not thread.get("messageTs") or (before.seq and before.ended is after.ended):
         return []
     channel, ts = thread["channel"], thread["messageTs"]
-    key = f"mark:{channel}:{ts}:{after.flow_name}"
-    name = reaction_of(after)
-    return [_row("mark", key, key, after.session_id, replace=True, channel=channel, ts=ts, name=name)]
+    lane, name = f"mark:{channel}:{ts}", reaction_of(after)
+    key = f"{lane}:{after.flow_name}"
+    return [_row("mark", key, lane, after.session_id, replace=True, channel=channel, ts=ts, name=name)]
 
 
 def status_row(session_id: str, channel: str, thread_ts: str, status: str, title: str, by: str) -> PutOutbox:

@@ -129,9 +129,8 @@ class Pieces:
         if data.get("ending") != "writing" and live is not None and "part" in data:
             live.over.add(data["part"])
         async with self.lock(row.lane):
-            if not self._says(data, live):
-                return await self._nothing(row, data)
-            result = await self._show(row, data, live)
+            show = self._show if self._says(data, live) else self._nothing
+            result = await show(row, data, live)
         if live is not None:
             # More may have come while it was posted.
             live.changed.set()
@@ -163,23 +162,23 @@ class Pieces:
             return True
         return data.get("ending") in ("writing", "cut") and live is not None and bool(live.text.strip())
 
-    async def _nothing(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
+    async def _nothing(self, row: OutboxRow, data: dict[str, Json], live: LiveText | None) -> dict[str, Json]:
         """Nothing is to be seen of this entry. What a broken attempt showed is taken away, or marked."""
         place = Place(data["channel"], data["threadTs"])
         where = posted_of(row)
         if where is None and is_uncertain(row):
             where = await self.poster.adopt(row, place)
         if where is None:
-            return Sent(DROPPED)
+            return DROPPED
         if data.get("ending") == "writing":
             known = result_of(row)
-            return Sent(known if "ts" in known else {**position(where), "piece": [row.key]})
+            return known if "ts" in known else {**position(where), "piece": [row.key]}
         piece = await self.standing(row)
         others = tuple(key for key in piece if key != row.key)
         try:
             if data.get("ending") == "cut":
                 await self.draw(where, piece, again=True)
-                return Sent({**position(where), "piece": list(piece)})
+                return {**position(where), "piece": list(piece)}
             if others:
                 await self.draw(where, others)
             else:
@@ -188,9 +187,7 @@ class Pieces:
         except Permanent as fault:
             if fault.reason not in _GONE:
                 raise
-        if data.get("last"):
-            await self._withdraw_later_parts(row, data)
-        return Sent(DROPPED)
+        return DROPPED
 
     async def _show(self, row: OutboxRow, data: dict[str, Json], live: LiveText | None) -> dict[str, Json]:
         where, is_new = posted_of(row), False

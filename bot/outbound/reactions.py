@@ -1,21 +1,23 @@
 """Reactions on messages: what was taken or refused, and how a run stands on the message that started it.
 
 They are the least of what people see, so nothing waits for them, and what Slack refuses of them is no error. A message
-gets at most two marks for a run and loses at most one: the first one is left out where the run is over by then, and the
-next try of a run leaves that of the one before it until it is over itself.
+has the mark of each run that it started. It gets at most two for a run and loses at most one: the first one is left out
+where the run is over by then, and the next try of a run leaves that of the one before it until it is over itself.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 
-from bot.outbound.calls import UNREACT, Posted
+from bot.outbound.calls import UNREACT, Hold, Posted
 from bot.outbound.posts import DROPPED, Outcome, Sent, result_of
-from bot.outbound.sender import Send, Sender
-from bot.rendering.marks import WAITING
+from bot.outbound.sender import STALE_SECONDS, Send, Sender
+from bot.rendering.marks import WAITING, reaction_of
 from bot.wire.client import Permanent
-from engine.journal.records import OutboxRow
+from engine.journal.phases import ENDED
+from engine.journal.records import Head, OutboxRow
 from engine.language.codec import Json
 
 log = logging.getLogger("sayso.outbound")
@@ -41,35 +43,64 @@ class Reactions(Sender):
 
     async def reaction(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         """Add one reaction."""
-        try:
-            if self.allowed:
-                await self.calls.react(Posted(data["channel"], data["ts"]), data["name"])
-        except Permanent as fault:
-            self._refused(fault)
+        if self.allowed:
+            await self._done(self.calls.react(Posted(data["channel"], data["ts"]), data["name"]))
         return Sent({"done": True})
 
     async def mark(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
-        """Show how a run stands, then take away what stood there before. What is done is recorded in between: a process that
-        dies there repeats a call that changes nothing."""
-        where, name, before = Posted(data["channel"], data["ts"]), data["name"], result_of(row)
-        shown, over = before.get("name"), before.get("over", [])
+        """Show how the runs of this flow stand that the message started, then take away what stands for none of its runs any
+        more. What is done is recorded in between: a process that dies there repeats a call that changes nothing."""
         if not self.allowed:
             return Sent(DROPPED)
-        if name == WAITING.reaction and shown is not None:
-            name = shown
-        if name == WAITING.reaction and not self.calls.budget.fits(UNREACT):
-            return Sent(DROPPED)
+        where, before = Posted(data["channel"], data["ts"]), result_of(row)
+        runs = await self._runs(row, data)
+        wanted = {name for _, name in runs}
+        put = [one for one in (*before.get("over", ()), before.get("name")) if one]
+        new = [one for one in dict.fromkeys(name for is_own, name in runs if is_own) if one not in put]
+        if WAITING.reaction in new and not self.calls.budget.fits(UNREACT):
+            new.remove(WAITING.reaction)
+        refused = [name for name in new if not await self._done(self.calls.react(where, name))]
+        put += new
+        over = [one for one in put if one not in wanted]
+        if new and over:
+            await self.ledger.keep(row, _record(put))
+        for one in over:
+            await self._done(self.calls.unreact(where, one))
+        for name in refused if over and self.allowed else ():
+            # A message takes so many reactions of one app: now there is room.
+            await self._done(self.calls.react(where, name))
+        return Sent(_record([one for one in put if one in wanted]))
+
+    async def _runs(self, row: OutboxRow, data: dict[str, Json]) -> list[tuple[bool, str]]:
+        """The mark of each run that the message started, with True for the runs of this row's flow. Of the tries of a run the
+        last one that is over counts, or else the first."""
+        own, writer = await self.ledger.head(row.session_id or ""), self.ledger.writer
+        if own is None or own.thread_key is None:
+            return [(True, data["name"])]
+        heads: list[Head] = await writer.call(
+            writer.store.sessions.heads, thread_key=own.thread_key, limit=None
+        )
+        known = {head.session_id for head in heads}
+        tried = {head.parent_session_id for head in heads if head.status in ENDED}
+        found = []
+        for head in reversed(heads):
+            again = head.parent_session_id in known and head.status not in ENDED
+            if head.quarantined is None and head.session_id not in tried and not again:
+                state = await self.sessions.state(head.session_id)
+                if state.seq < head.seq:
+                    raise Hold(STALE_SECONDS, f"{head.session_id} is not at {head.seq} yet")
+                if (state.thread or {}).get("messageTs") == data["ts"]:
+                    found.append((head.flow_name == own.flow_name, reaction_of(state)))
+        return found
+
+    async def _done(self, call: Awaitable[None]) -> bool:
+        """Make a call; False where Slack refuses it."""
         try:
-            if shown != name:
-                await self.calls.react(where, name)
-                over = [one for one in (*over, shown) if one not in (None, name)]
-                if over:
-                    await self.ledger.keep(row, {"name": name, "over": over})
-            for one in over:
-                await self.calls.unreact(where, one)
+            await call
         except Permanent as fault:
             self._refused(fault)
-        return Sent({"name": name})
+            return False
+        return True
 
     def _refused(self, fault: Permanent) -> None:
         """The message may be gone, or takes no more reactions. Without the right to react there are none from now on."""
@@ -80,3 +111,10 @@ class Reactions(Sender):
             log.warning(
                 "Reactions are off until sayso restarts: the app lacks the scope reactions:write (sayso manifest)."
             )
+
+
+def _record(put: Sequence[str]) -> dict[str, Json]:
+    """The marks that a row has put on its message: the latest as `name`, the others as `over`."""
+    if not put:
+        return DROPPED
+    return {"name": put[-1], "over": list(put[:-1])} if put[1:] else {"name": put[-1]}

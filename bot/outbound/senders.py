@@ -215,7 +215,14 @@ class Rows(Sender):
         """Show several requests on their message, until it shows all of them as they are: each changes by itself."""
         while self._looks.get(where) != look_of(message := await self._question(state, flow, prompt)):
             await self._replace(where, message, press)
-            self._looks[where], press = look_of(message), None
+            self._saw(where, message)
+            press = None
+
+    def _saw(self, where: Posted, message: Rendered) -> None:
+        """Remember what a message shows now."""
+        if len(self._looks) > _MOST_PRESSES:
+            self._looks.clear()
+        self._looks[where] = look_of(message)
 
     async def _close(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         """Show a prompt as it is by now: changed, or closed, without buttons and with who, what and when. What was never
@@ -315,7 +322,7 @@ class Rows(Sender):
             # refused must not look like a post that was.
             await self.ledger.keep(row, {**position(where), **on_it})
             raise Hold(STALE_SECONDS, f"{row.key} was found and is brought up to date")
-        self._looks[where] = look_of(message)
+        self._saw(where, message)
         return await self._told(row, state, where, on_it)
 
     async def _told(self, row: OutboxRow, state: State, where: Posted, on_it: dict[str, Json]) -> Outcome:
@@ -363,10 +370,8 @@ class Rows(Sender):
         message = await self._card_message(state, flow, prompt)
         if self._looks.get(where) == look_of(message):
             return
-        if len(self._looks) > _MOST_PRESSES:
-            self._looks.clear()
         await self._replace(where, message, press)
-        self._looks[where] = look_of(message)
+        self._saw(where, message)
 
     async def _card_message(self, state: State, flow: Flow, prompt: Asked | None) -> Rendered:
         """A session's card as it is now, with the question with which it opened."""

@@ -29,6 +29,7 @@ from bot.rendering.marks import EMOJI, WITHDRAWN
 from bot.rendering.plan import Steps, plan_lines, plan_steps, plan_title
 from bot.rendering.text import clip, cut, one_line, safe, shown, take, weight
 from engine.language.codec import Json, encode
+from engine.language.counting import plural
 from engine.language.template import harmless, open_code
 
 ASK = "ask_human"
@@ -237,7 +238,7 @@ def _blocks(entries: Sequence[Entry], key: str, hosts: frozenset[str], speaker: 
             blocks.append(plan_block(plan_title(entry.plan), plan_lines(entry.plan, over=entry.over)))
         lines = [tool_line(tool) for tool in entry.tools[:_MOST_LINES]]
         if len(entry.tools) > _MOST_LINES:
-            lines.append(f"… and {len(entry.tools) - _MOST_LINES} more calls")
+            lines.append(f"… and {plural(len(entry.tools) - _MOST_LINES, 'more call')}")
         lines += [line for line in (entry.note, _ENDINGS.get(entry.ending, "")) if line]
         made: list[Block] = []
         for at in range(0, len(lines), 8):

@@ -17,6 +17,7 @@ from engine.forms import value_text
 from engine.forms.question import Question
 from engine.journal.state import Asked
 from engine.language.codec import Json
+from engine.language.counting import plural
 
 OPEN = "sayso:open:"
 IN_PLACE = "in-place"
@@ -120,8 +121,8 @@ def value_blocks(prompt: Asked, *, is_open: bool) -> list[Block]:
     made = sections(lines[:kept])
     cut = any(len(value_text(field, value)) > _VALUE for field, *both in _values(prompt) for value in both)
     if kept < len(lines) or cut:
-        left = f"{len(lines) - kept} more fields are" if kept < len(lines) else "Some values are"
-        made.append(_not_all(prompt, f"⚠️ {left} not shown in full here.", is_open))
+        left = plural(len(lines) - kept, "more field") if kept < len(lines) else "some values"
+        made.append(_not_all(prompt, f"⚠️ Not shown in full here: {left}.", is_open))
     editors = [person({"id": editor}) for editor in prompt.changed_by]
     if editors:
         made.append(context(f"✏️ Changed by {', '.join(editors[:5])}"))
@@ -191,7 +192,7 @@ def runs_blocks(
     notice = notice or (700 if is_open else 300)
     piece = clip(text, max(least, room - size([preformatted("")]) - notice))
     missing = len(text) - len(piece) + 1
-    said = f"⚠️ *Cut here:* {missing:,} more characters do not fit into one message."
+    said = f"⚠️ *Cut here:* {plural(missing, 'more character')} did not fit into one message."
     return [preformatted(piece), _not_all(prompt, said, is_open)]
 
 
@@ -226,7 +227,7 @@ def whole_blocks(text: str, *, most: int = 130_000) -> list[Block]:
         made.append(preformatted(piece))
         rest = rest[len(piece) :]
     if rest:
-        made.append(context(f"⚠️ *Cut here:* {len(rest):,} more characters are not shown."))
+        made.append(context(f"⚠️ *Cut here:* {plural(len(rest), 'more character')} not shown."))
     return made
 
 

@@ -20,6 +20,7 @@ from msgspec import Struct
 from bot.rendering.marks import EMOJI, LISTENING, WITHDRAWN
 from bot.rendering.text import clip, cut, for_reader, one_line, plain, shown, take, weight
 from engine.language.codec import Json, clean_text, encode
+from engine.language.counting import plural
 
 Block: TypeAlias = dict[str, Any]
 
@@ -177,7 +178,7 @@ def fit_text(head: Sequence[Block], mrkdwn: str, tail: Sequence[Block] = ()) -> 
     room = MOST_UNITS - size(list(head)) - size(list(tail)) - _NOTICE
     made, rest = text_sections(mrkdwn, min(MOST_MESSAGE, room))
     if rest:
-        made.append(context(f"_Cut here: {len(rest):,} more characters are not shown._"))
+        made.append(context(f"_Cut here: {plural(len(rest), 'more character')} not shown._"))
     return [*head, *made, *tail]
 
 
@@ -320,7 +321,7 @@ def table_block(
 
 def _data_table(rows: list[list[Block]], title: str, total: int) -> Block:
     shown_rows = len(rows) - 1
-    count = f"{total:,} row{'' if total == 1 else 's'}"
+    count = plural(total, "row")
     caption = one_line(title, 200) or (count if shown_rows == total else f"{shown_rows:,} of {count}")
     if not shown_rows:
         # Slack takes no data table without rows.
@@ -368,7 +369,9 @@ def aligned(columns: Sequence[str], rows: Sequence[Sequence[str]], most: int = 6
     made = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=False)) for line in lines]
     made.insert(1, "  ".join("─" * width for width in widths))
     more = len(rows) - most
-    return "\n".join([line.rstrip() for line in made] + ([f"… {more:,} more rows"] if more > 0 else []))
+    return "\n".join(
+        [line.rstrip() for line in made] + ([f"… {plural(more, 'more row')}"] if more > 0 else [])
+    )
 
 
 # --- steps as a plan ----------------------------------------------------------------------------------------

@@ -16,10 +16,11 @@ from bot.rendering.blocks import Block, Rendered, actions, button, context, rend
 from bot.rendering.flow import around
 from bot.rendering.grants import given_with, grant_blocks
 from bot.rendering.prompts import buttons_of, more_menu, outcome_text, prompt_key, rule_lines
-from bot.rendering.text import asked, clip, one_line, person, safe, shown, whom
+from bot.rendering.text import asked, cut, one_line, person, safe, shown, whom
 from engine.flow import Flow
 from engine.journal.state import Asked, State
 from engine.language.codec import Json
+from engine.language.counting import plural
 
 ALL = "sayso:all"
 """Button that approves all calls of a message. Its value has each with its nonce: only shown calls are approved."""
@@ -34,8 +35,7 @@ _BRIEF, _NOTICE = 90, 380
 
 def tally(requests: int, waiting: int) -> str:
     """Return the number of requests in a thread, and of those that wait."""
-    word = "request" if requests == 1 else "requests"
-    return f"{requests} {word}, {waiting} waiting" if waiting else f"{requests} {word}, all decided"
+    return f"{plural(requests, 'request')}, {f'{waiting} waiting' if waiting else 'all decided'}"
 
 
 def beside(state: State, prompt: Asked) -> list[Asked]:
@@ -103,7 +103,7 @@ def _lead(
 
 def _parts(state: State, one: Asked, flow: Flow) -> list[Block]:
     """Return the blocks before and after a call's action: its title, and its buttons or decision."""
-    title = section(f"*#{one.number}* {clip(shown(one.message), _MESSAGE)}", most=_MESSAGE + 60)
+    title = section(f"*#{one.number}* {cut(shown(one.message), _MESSAGE)}", most=_MESSAGE + 60)
     if not one.open:
         grant = state.grants.get(one.prompt_id)
         allowed = grant_blocks(state, one, grant) if grant else given_with(one)
@@ -114,7 +114,7 @@ def _parts(state: State, one: Asked, flow: Flow) -> list[Block]:
         f"✏️ Changed by {editors}" if editors else None,
         approvals.tally(one),
     ]
-    about = [context(clip(" · ".join(filter(None, lines)), _OUTCOME))] if any(lines) else []
+    about = [context(" · ".join(filter(None, lines)), most=_OUTCOME)] if any(lines) else []
     return [{**title, "accessory": more_menu(one)}, *about, *buttons_of(one, kit.MOST_UNITS)]
 
 
@@ -122,8 +122,8 @@ def _brief_parts(one: Asked, flow: Flow) -> list[Block]:
     """Return the same for one of many: short enough for ten in Slack. Rare actions are on Home, and here once fewer are
     left."""
     reason = one.message.partition("\n> ")[2]
-    lines = [f"*#{one.number}*", approvals.tally(one), f"> {clip(shown(reason), _BRIEF)}" if reason else None]
-    title = section("\n".join(clip(line, 2 * _BRIEF) for line in lines if line))
+    lines = [f"*#{one.number}*", approvals.tally(one), f"> {cut(shown(reason), _BRIEF)}" if reason else None]
+    title = section("\n".join(cut(line, 2 * _BRIEF) for line in lines if line))
     if one.open:
         return [title, *buttons_of(one, kit.MOST_UNITS, edit=False)]
     return [title, section(outcome_text(one, flow, None), most=2 * _BRIEF)]

@@ -52,6 +52,7 @@ from engine.journal.queries import agent_of, ended_at, is_rejected, is_rejection
 from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.codec import Json, encode
+from engine.language.counting import ordinal, plural
 from engine.language.credentials import without_credentials
 from engine.nodes.types.spec import Meter
 
@@ -118,7 +119,7 @@ def card(
     lines = _lines(state, flow, names or {}, meters or {}, whole=0 if folded else _WHOLE)
     begun = latest_visits(state)
     over = sum(begun[node.id] not in state.active for node in flow.nodes if node.id in begun)
-    far = f"{over} of {len(flow.nodes)} step{'' if len(flow.nodes) == 1 else 's'}"
+    far = f"{over} of {plural(len(flow.nodes), 'step')}"
     steps = context("\n".join(lines), most=1_500) if folded and lines else plan_block(far, lines)
     blocks = [*head, steps, *tail]
     if not lines or size(blocks) > MOST_UNITS:
@@ -212,8 +213,7 @@ def _held(state: State) -> str:
 
 def _open(state: State, flow: Flow) -> str:
     """Return the number of open questions of a session that is not running."""
-    count = len(state.open_prompts)
-    return f" · {count} open question{'s' if count > 1 else ''}" if count else ""
+    return f" · {plural(len(state.open_prompts), 'open question')}" if state.open_prompts else ""
 
 
 def _end_and_reason(state: State) -> tuple[str, str]:
@@ -377,12 +377,6 @@ def lock_fact(state: State, behind: Behind | None) -> str:
         return f"waits for {state.lock.name}"
     place = ordinal(behind.place)
     return f"waits for {state.lock.name}, held by {behind.holder}; {place} in the queue"
-
-
-def ordinal(number: int) -> str:
-    """`1st`, `2nd`, `3rd`, `4th`, `11th`, `21st`."""
-    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{ending}"
 
 
 def holder_thread(error: dict[str, Json] | None) -> str | None:

@@ -10,8 +10,8 @@ from bot.rendering.text import asked, date, elapsed, one_line, safe, whom
 from engine.flow import Flow
 from engine.journal.queries import people_among
 from engine.journal.state import Asked, State
+from engine.language.counting import ordinal
 
-_ENDINGS = {1: "st", 2: "nd", 3: "rd"}
 _WHY = {
     "is_archived": "the channel was archived",
     "not_in_channel": "I was removed from the channel",
@@ -39,13 +39,7 @@ def reminder(
     """Return a reminder for the question's own thread, which mentions the people asked."""
     who = whom(asked(prompt, state.actor, names), state.actor, names)
     waits = _linked(asks_for(state, prompt, flow), link)
-    return f"🔔 {who}: still waiting for {waits} · {_ordinal(count)} reminder{_until(prompt)}"
-
-
-def _ordinal(count: int) -> str:
-    """`1st`, `11th`, `21st`."""
-    ending = "th" if count % 100 in (11, 12, 13) else _ENDINGS.get(count % 10, "th")
-    return f"{count}{ending}"
+    return f"🔔 {who}: still waiting for {waits} · {ordinal(count)} reminder{_until(prompt)}"
 
 
 def _linked(label: str, link: str | None) -> str:

@@ -33,6 +33,7 @@ from engine.forms.parse import read_value, units
 from engine.forms.question import Question, field_options
 from engine.language import timestamps
 from engine.language.codec import Json, encode
+from engine.language.counting import plural
 from engine.language.errors import InvalidAnswer
 
 BLOCK = "field:"
@@ -109,7 +110,7 @@ def form_about(prompt: Question) -> list[Block]:
         return [context(safe(one_line(words, 600)))] if words else []
     lines = [_about_line(field) for field in fields[:_LINES]]
     if len(fields) > _LINES:
-        lines.append(f"_and {len(fields) - _LINES} more fields_")
+        lines.append(f"_and {plural(len(fields) - _LINES, 'more field')}_")
     return [section("\n".join(lines), most=_ABOUT)] if lines else []
 
 
@@ -137,7 +138,7 @@ def form_values(prompt: Question, values: Mapping[str, Json]) -> list[Block]:
         f"{field['title']}: {one_line(value_text(field, values.get(field['name'])), 300)}" for field in fields
     ]
     text = lines[0].partition(": ")[2] if len(lines) == 1 else "\n".join(lines[:_LINES])
-    more = [context(f"_and {len(lines) - _LINES} more fields_")] if len(lines) > _LINES else []
+    more = [context(f"_and {plural(len(lines) - _LINES, 'more field')}_")] if len(lines) > _LINES else []
     return [quoted(text, most=_ABOUT), *more]
 
 
@@ -155,7 +156,7 @@ def _rich_values(fields: Sequence[Field], values: Mapping[str, Json]) -> list[Bl
         if picked(field, value):
             kind = "user" if field["format"] == "user" else "channel"
             pieces.append({"type": kind, f"{kind}_id": value})
-    more = [context(f"_and {len(fields) - _LINES} more fields_")] if len(fields) > _LINES else []
+    more = [context(f"_and {plural(len(fields) - _LINES, 'more field')}_")] if len(fields) > _LINES else []
     return [{"type": "rich_text", "elements": [{"type": "rich_text_section", "elements": pieces}]}, *more]
 
 

@@ -11,6 +11,7 @@ from engine.decide.agents.grants import MOST_FIELDS, USUAL_SECONDS, standing
 from engine.journal.state import Asked, Grant, State
 from engine.language import timestamps
 from engine.language.codec import Json, encode
+from engine.language.counting import plural
 from engine.language.credentials import without_credentials
 
 REVOKE = "sayso:revoke"
@@ -142,14 +143,15 @@ def home_grants(states: Sequence[State], now: str, wide: Sequence[Grant] = ()) -
         told = grant.wide or {}
         value = f"{grant.prompt_id}|||{told.get('channel')}|{told.get('thread')}"
         block = with_id(
-            section(f"{line(grant)} · used {grant.used} times", most=900), f"grant:{grant.prompt_id}"
+            section(f"{line(grant)} · used {plural(grant.used, 'time')}", most=900),
+            f"grant:{grant.prompt_id}",
         )
         made.append({**block, "accessory": button("Revoke", REVOKE, value)})
     for state in states:
         thread = state.thread or {}
         for grant in standing(state, now):
             value = f"{grant.prompt_id}|||{thread.get('channel')}|{thread.get('threadTs')}"
-            text = f"{line(grant)} · used {grant.used} times · *{safe(state.flow_name)}*"
+            text = f"{line(grant)} · used {plural(grant.used, 'time')} · *{safe(state.flow_name)}*"
             block = with_id(section(text, most=900), f"grant:{grant.prompt_id}")
             made.append({**block, "accessory": button("Revoke", REVOKE, value)})
     return made

@@ -15,6 +15,7 @@ from engine.flow import Flow
 from engine.journal.phases import standing
 from engine.journal.queries import is_rejection, verdict_and_reason
 from engine.journal.state import Grant, State
+from engine.language.counting import plural
 
 START, AGAIN, ME = "sayso:open:start", "sayso:open:home", "sayso:open:me"
 MOST_WAITING, MOST_OTHERS, MOST_RUNNING, MOST_RECENT, MOST_FLOWS = 22, 8, 8, 5, 14
@@ -104,8 +105,18 @@ def words_home(text: str) -> dict[str, Any]:
 
 def page_of(page: HomePage) -> list[Waiting]:
     """The questions that one Home shows."""
-    shown = [entry for entry in page.waiting if page.look.shows(entry)]
-    return shown[page.look.start : page.look.start + MOST_WAITING]
+    shown = _filtered(page)
+    start = _start(page, shown)
+    return shown[start : start + MOST_WAITING]
+
+
+def _filtered(page: HomePage) -> list[Waiting]:
+    return [entry for entry in page.waiting if page.look.shows(entry)]
+
+
+def _start(page: HomePage, shown: Sequence[Waiting]) -> int:
+    """The first question of the page that is looked at; where that is empty by now, of the first one."""
+    return page.look.start if page.look.start < len(shown) else 0
 
 
 def _listed(blocks: list[Block], beyond: int, nothing: str) -> list[Block]:
@@ -137,7 +148,7 @@ def _menu(name: str, options: list[Block], chosen: int) -> Block:
 
 
 def _waiting(page: HomePage) -> list[Block]:
-    shown = [entry for entry in page.waiting if page.look.shows(entry)]
+    shown = _filtered(page)
     if not shown:
         hidden = len(page.waiting)
         return [
@@ -152,7 +163,7 @@ def _waiting(page: HomePage) -> list[Block]:
         made.append(_group(first, group))
     for entry in page_of(page):
         made += question_blocks(entry)
-    return [*made, *_pages(len(shown), page.look.start)]
+    return [*made, *_pages(len(shown), _start(page, shown))]
 
 
 def _group(first: str, group: Sequence[Waiting]) -> Block:
@@ -199,8 +210,7 @@ def _run(entry: Run) -> Block:
         word = f"{_WORDS.get(state.status, state.status)} {date(state.updated_at)}"
     else:
         word = f"{'paused by a person' if state.phase == 'held' else standing(state.status, state.phase)}, since {date(state.created_at)}"
-    open_prompts = len(state.open_prompts)
-    waits = f" · {open_prompts} open question{'s' if open_prompts > 1 else ''}" if open_prompts else ""
+    waits = f" · {plural(len(state.open_prompts), 'open question')}" if state.open_prompts else ""
     by = person(state.actor)
     return section(
         f"{mark_of(state).emoji} {_linked(state.flow_name, entry.link)} · {word}{waits}\nstarted by {by}"

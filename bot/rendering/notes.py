@@ -45,6 +45,7 @@ from engine.flow import Flow
 from engine.journal.queries import is_rejection, verdict
 from engine.journal.state import State
 from engine.language.codec import Json, encode
+from engine.language.counting import plural
 from engine.language.template import open_code
 from prompt_state.question_row import PromptState
 from prompt_state.routing import Listener
@@ -453,7 +454,9 @@ def _table(table: Json, making: _Making, beside: bool) -> list[Block]:
     room = min(making.room, _TABLE_MOST if beside else MOST_UNITS)
     block, whole = table_block(columns, rows, room, str(table.get("title") or ""))
     if not whole:
-        making.into_file("table.csv", csv_of(columns, rows), f"All {len(rows):,} rows are in")
+        making.into_file(
+            "table.csv", csv_of(columns, rows), f"The whole table ({plural(len(rows), 'row')}) is in"
+        )
     return [block]
 
 
@@ -465,7 +468,7 @@ def _images(images: Json, making: _Making) -> list[Block]:
             fitting.append(block)
     if len(fitting) < len(made):
         making.notices.append(
-            f"_{len(made) - len(fitting)} of {len(made)} pictures do not fit and are not shown._"
+            f"_Not shown, for there is no room: {len(made) - len(fitting)} of {plural(len(made), 'picture')}._"
         )
     return fitting
 

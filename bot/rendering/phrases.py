@@ -11,7 +11,7 @@ from bot.rendering.flow import place_of
 from bot.rendering.marks import mark_of
 from bot.rendering.nested import asks_for, open_prompts
 from bot.rendering.notes import agent_labels
-from bot.rendering.text import cut, date, escape, one_line, safe, waiting_on
+from bot.rendering.text import cut, date, elapsed, escape, one_line, safe, waiting_on
 from engine.decide.outages import waited_out
 from engine.decide.question import timed_out
 from engine.flow import Flow
@@ -22,6 +22,7 @@ from engine.journal.state import Asked, State
 from engine.language import timestamps
 from engine.language.actors import Actor
 from engine.language.codec import Json
+from engine.language.counting import plural
 from prompt_state.question_row import PromptState
 from prompt_state.routing import Listener
 
@@ -116,7 +117,7 @@ def status_text(
 
 
 def _status_line(state: State, flow: Flow, now: str, behind: Behind | None) -> str:
-    age = elapsed(timestamps.seconds_between(state.created_at, now))
+    age = safe(elapsed(timestamps.seconds_between(state.created_at, now)))
     head = f"{mark_of(state).emoji} *{escape(state.flow_name)}* is {_standing(state)}, started {age} ago"
     lock = lock_wait(state, behind)
     lines = [f"waits for {lock}"] if lock else []
@@ -372,9 +373,8 @@ _CLOSED = {
 
 def alike_text(count: int, latest_ts: str) -> str:
     """Told to the thread of a run that others would have started too."""
-    more = "1 more message" if count == 1 else f"{count:,} more messages"
     when = date(timestamps.after("1970-01-01T00:00:00Z", float(latest_ts)), "{time_secs}")
-    return f"🔁 {more} like this one, the last at {when}. This run stands for all of them."
+    return f"🔁 {plural(count, 'more message')} like this one, the last at {when}. This run stands for all of them."
 
 
 def shared_text(flow_name: str) -> str:
@@ -407,17 +407,7 @@ def newer_text(flow_name: str) -> str:
     )
 
 
-def elapsed(seconds: float) -> str:
-    """A duration as people say it: `42 s`, `5 min`, `3 h 10 min`, `2 d 4 h`."""
-    whole = max(0, int(seconds))
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min"
-    if whole < 86400:
-        return f"{whole // 3600} h {whole % 3600 // 60} min"
-    return f"{whole // 86400} d {whole % 86400 // 3600} h"
-
-
 def _first_line(text: str) -> str:
-    return cut(text.strip().splitlines()[0] if text.strip() else "", 120)
+    """The first words of a message on their line; without the fence of the code in which they may stand."""
+    lines = (line.replace("```", "").strip() for line in text.splitlines())
+    return cut(next(filter(None, lines), ""), 120)

@@ -47,6 +47,7 @@ from engine.journal.queries import agent_of, is_outage, people_among
 from engine.journal.state import Asked, State
 from engine.language import working_hours
 from engine.language.codec import Json
+from engine.language.counting import plural
 from engine.language.timestamps import format_size
 from prompt_state.question_row import PromptState, own_words
 
@@ -332,7 +333,7 @@ def _select(prompt: Asked, options: list[Mapping[str, Json]], room: int) -> list
         made = _menu(prompt, labels, most)
     beyond = len(options) - len(labels)
     if beyond > 0:
-        made.append(context(f"_{beyond:,} more options do not fit into one message and are not shown._"))
+        made.append(context(f"_Not shown, for one message has no room: {plural(beyond, 'more option')}._"))
     return made
 
 

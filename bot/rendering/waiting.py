@@ -52,6 +52,8 @@ MOST_TOGETHER = 40
 MOST_REASON = 3_000
 _MOST_BUTTONS = 5
 _VALUES, _RUNS, _WHOLE = 6, 400, 1_200
+_TICKED = 800
+"""Units of each of many questions in one view: Slack takes 250,000 bytes, in which a letter may be six."""
 
 
 class Waiting(Struct, frozen=True):
@@ -263,4 +265,4 @@ def _ticked(prompt: PromptState) -> Block:
     words = " · ".join(
         [plain(prompt.message), *_value_lines(prompt), *([f"will run: {runs}"] if runs else [])]
     )
-    return field_block(f"{ONE}{prompt.prompt_id}", words, element, optional=True)
+    return field_block(f"{ONE}{prompt.prompt_id}", clip(words, _TICKED), element, optional=True)

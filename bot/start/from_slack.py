@@ -49,6 +49,7 @@ from engine.journal.records import Head, InboxItem, InboxRow, PutOutbox
 from engine.journal.state import State
 from engine.language.actors import Actor
 from engine.language.codec import Json, canonical, decode, encode
+from engine.language.counting import plural
 from engine.language.errors import SchemaTooNew
 from prompt_state.question_row import PromptState, thread_key
 from prompt_state.slack_text import text_in
@@ -112,7 +113,7 @@ class SessionStatus:
         """Return the calls of agents that are always allowed in a channel, and the place to revoke them."""
         now, states = self._engine.now(), await self._states(await self._living_in(channel))
         lines = [
-            f"{line(grant)} · used {grant.used} times · {safe(state.flow_name)}"
+            f"{line(grant)} · used {plural(grant.used, 'time')} · {safe(state.flow_name)}"
             for state in states
             for grant in standing(state, now)
         ]

@@ -11,6 +11,7 @@ from engine.journal.records import InboxRow
 from engine.journal.state import Grant
 from engine.language.actors import Actor
 from engine.language.codec import Json
+from engine.language.counting import plural
 from engine.language.errors import Corrupt, KeptMoved
 from prompt_state.question_row import thread_key
 
@@ -26,7 +27,7 @@ class WideGrants:
     async def listed(self, channel: str) -> list[str]:
         """A line for each, as mrkdwn."""
         return [
-            f"{line(grant)} · used {grant.used} times · `grants revoke {grant.prompt_id}`"
+            f"{line(grant)} · used {plural(grant.used, 'time')} · `grants revoke {grant.prompt_id}`"
             for grant in await self._standing()
             if (grant.wide or {}).get("channel") == channel
         ]

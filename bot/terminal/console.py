@@ -18,6 +18,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
+from engine.language.counting import plural as plural
 from engine.language.errors import SaysoError
 
 if TYPE_CHECKING:
@@ -264,12 +265,33 @@ def one_line(text: str, most: int = 80) -> str:
     return words if len(words) <= most else words[: most - 1] + "…"
 
 
-def columns() -> int:
+def columns(descriptor: int = 1) -> int:
     """The width of lines: COLUMNS, or the terminal, else 80. (`shutil`, which would tell too, takes 5 ms to import.)"""
     try:
-        return int(os.environ.get("COLUMNS", 0)) or os.get_terminal_size().columns
+        return int(os.environ.get("COLUMNS", 0)) or os.get_terminal_size(descriptor).columns or 80
     except (ValueError, OSError):
         return 80
+
+
+def cells(text: str) -> int:
+    """The columns that a text takes on a terminal: two for each East Asian letter or emoji, none for a combining mark."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import category, east_asian_width
+
+    return sum(
+        0 if category(char) in ("Mn", "Me", "Cf") else 1 + (east_asian_width(char) in "WF") for char in text
+    )
+
+
+def fitted(text: str, most: int) -> str:
+    """As much of a line as so many columns hold, with an ellipsis if it was cut."""
+    if cells(text) <= most:
+        return text
+    end = len(text)
+    while end and cells(text[:end]) >= most:
+        end -= 1
+    return text[:end] + "…"
 
 
 def wrapped(text: str, width: int, indent: str = "", hanging: str | None = None) -> list[str]:
@@ -285,11 +307,6 @@ def wrapped(text: str, width: int, indent: str = "", hanging: str | None = None)
         break_long_words=False,
         break_on_hyphens=False,
     )
-
-
-def plural(count: int, word: str) -> str:
-    """`1 flow`, `2 flows`."""
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
 def print_json(value: Json) -> None:
@@ -312,12 +329,12 @@ def width() -> int:
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], paint: Paint) -> list[str]:
     """The rows in aligned columns; the last one is cut where the terminal ends."""
-    widths = [max(len(row[column]) for row in [headers, *rows]) for column in range(len(headers) - 1)]
+    widths = [max(cells(row[column]) for row in [headers, *rows]) for column in range(len(headers) - 1)]
     room = max(20, width() - sum(widths) - 2 * len(widths))
     lines = []
     for number, row in enumerate([headers, *rows]):
-        cells = [cell.ljust(size) for cell, size in zip(row, widths, strict=False)]
-        line = "  ".join([*cells, row[-1] if len(row[-1]) <= room else row[-1][: room - 1] + "…"]).rstrip()
+        padded = [cell + " " * (size - cells(cell)) for cell, size in zip(row, widths, strict=False)]
+        line = "  ".join([*padded, fitted(row[-1], room)]).rstrip()
         lines.append(paint("dim", line) if number == 0 else line)
     return lines
 

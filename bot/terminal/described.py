@@ -178,7 +178,7 @@ def _agents(state: State, event: Event, path: str) -> Iterator[Described]:
             told = f"the API left out {left_out} of earlier thinking"
             yield Described("interrupted", event.turn or "", told)
         case ev.AgentCompacted():
-            yield Described("completed", event.turn, f"{event.replaced} messages became a summary")
+            yield Described("completed", event.turn, f"{plural(event.replaced, 'message')} became a summary")
         case ev.AgentBudget():
             yield Described("person", f"{person(event.actor)} lets {path} go on at its cap")
         case ev.AgentOutcome(actor=None) if event.how != "ask":

@@ -30,7 +30,7 @@ from bot.terminal.console import (
     writing,
 )
 from bot.terminal.described import MARKS
-from bot.terminal.follower import Follower, due_moments, open_prompts, terminal_label
+from bot.terminal.follower import MOVES, Follower, due_moments, open_prompts, terminal_label
 from bot.terminal.narration import asked_of, covers_json, error_text, question_lines, where
 from bot.terminal.screen import TerminalScreen
 from engine.decide import limits
@@ -315,10 +315,6 @@ def _limits(state: State) -> str:
 
 
 # --- what a session waits for ------------------------------------------------------------------------------
-
-
-MOVES = ("wait", "retry", "followUp")
-"""The timers with which a session goes on by itself: a wait is over, a node is tried again, an answer is final."""
 
 
 def _waits_for(state: State, store: Store) -> list[dict[str, Json]]:

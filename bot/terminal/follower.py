@@ -410,9 +410,13 @@ def asks_why(prompt: Question, line: str) -> bool:
     )
 
 
+MOVES = ("wait", "retry", "followUp")
+"""The timers with which a session goes on by itself: a wait is over, a node is tried again, an answer is final."""
+
+
 def due_moments(state: State) -> list[str]:
-    """The moments at which the session goes on by itself: a wait is over, a node is tried again, an answer stands."""
-    return [timer.due_at for timer in state.timers.values() if timer.purpose in ("wait", "retry")]
+    """The moments at which the session goes on by itself."""
+    return [timer.due_at for timer in state.timers.values() if timer.purpose in MOVES]
 
 
 def open_prompts(state: State) -> list[Asked]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from bot.rendering.agents import text_of
 from bot.rendering.text import elapsed
-from bot.terminal.console import Paint, clean, moment, one_line
+from bot.terminal.console import Paint, clean, columns, fitted, moment, one_line
 from bot.terminal.described import MARKS, described, painted
 from bot.terminal.frontend import EDIT, FILL, editing_of, field_lines, filling_of, fills_in
 from bot.terminal.narration import asked_of, proposal_lines, question_lines, where
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _FRAME_SECONDS = 0.12
+_LABEL = 1_000
 
 
 class TerminalScreen:
@@ -159,7 +160,9 @@ class TerminalScreen:
         while self._working or self._until:
             frame += 1
             sign = self.paint("blue", _FRAMES[frame % len(_FRAMES)])
-            self._out.write(f"\r\x1b[2K  {sign} {self._doing()}")
+            # A line that goes on in the next row could not be wiped.
+            doing = fitted(self._doing(), columns(self._out.fileno()) - 5)
+            self._out.write(f"\r\x1b[2K  {sign} {doing}")
             self._out.flush()
             await asyncio.sleep(_FRAME_SECONDS)
         self._wipe()
@@ -260,7 +263,7 @@ def option_lines(prompt: Asked) -> list[str]:
     options = prompt.options
     with_numbers = is_numbered(options)
     lines = [
-        f"{f'{number})' if with_numbers else '-'} {clean(str(option['label']))}{': …' if option.get('asks') else ''}"
+        f"{f'{number})' if with_numbers else '-'} {one_line(str(option['label']), _LABEL)}{': …' if option.get('asks') else ''}"
         for number, option in enumerate(options, 1)
     ]
     if options and prompt.accepts_text:

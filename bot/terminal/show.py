@@ -235,7 +235,7 @@ def _waits(state: State, paint: Paint, command: Callable[..., str]) -> Iterator[
         until = f", until {moment(prompt.deadline)}" if prompt.deadline else ", not shown to anybody yet"
         place = f"{clean(prompt.path)}: " if "/" in prompt.path and not prompt.input else ""
         yield f"  {place}{prompt.kind}, asks {asked_of(state, prompt)}{until}"
-        labels = " | ".join(clean(str(option["label"])) for option in prompt.options)
+        labels = " | ".join(one_line(str(option["label"]), 200) for option in prompt.options)
         yield f"  {labels or 'text'}: {command('prompts', 'answer', prompt.prompt_id)} ANSWER"
     for timer in state.timers.values():
         if timer.purpose == "wait":

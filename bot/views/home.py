@@ -188,10 +188,8 @@ class HomeKind(Kind):
         if actor.deleted or actor.is_bot or actor.is_stranger:
             return words_home("This is for members of the workspace.")
         waiting, others = await self._waiting.of(user)
-        running = await self._runs(user, _OPEN, MOST_RUNNING + 1)
+        running = await self._runs(user, _OPEN, _LOOKED_AT)
         recent = await self._runs(user, ENDED, MOST_RECENT)
-        if look.start >= len(waiting):
-            look = replace(look, start=0)
         now = self._engine.now()
         mine = about(await self._profiles.of(user), now)
         kept = wide_grants.current(
@@ -200,7 +198,9 @@ class HomeKind(Kind):
         allowed = [grant for grant in kept if user in [person.get("id") for person in grant.by]]
         page = HomePage(waiting, [], [], self._library.refresh(), now, others, look, mine, allowed)
         seen = [*page_of(page), *others[:MOST_OTHERS]]
-        spots = [_spot(entry.prompt) for entry in seen] + [_root(state) for state in [*running, *recent]]
+        spots = [_spot(entry.prompt) for entry in seen] + [
+            _root(state) for state in [*running[:MOST_RUNNING], *recent]
+        ]
         links = await self._links.those_known(spot for spot in spots if spot is not None)
 
         def linked(entry: Waiting) -> Waiting:

@@ -11,7 +11,7 @@ from bot.rendering.text import date, whom
 from bot.views.service import Kind
 from bot.wire.users import People
 from engine.journal.records import Consumed, InboxRow
-from engine.language import timestamps, working_hours
+from engine.language import working_hours
 from engine.language.codec import Json
 from engine.storage.group_commit import Writer
 
@@ -66,7 +66,7 @@ class Me(Kind):
         if person == submission.user:
             errors[STAND_IN] = "That is you. Please choose somebody else."
         zone = str(submission.meta.get("zone") or "UTC")
-        until = _morning(day, zone) if day else None
+        until = working_hours.day_begins(day, zone) if day else None
         if until is not None and until <= self._now():
             errors[UNTIL] = "That day has begun already."
         if errors:
@@ -86,15 +86,3 @@ def about(profile: Profile, now: str) -> str:
     if not profile.away(now):
         return ""
     return f"🏖️ You are away until {date(str(profile.away_until))}: {whom([str(profile.stand_in)], None)} answers in your place."
-
-
-def _morning(day: str, zone: str) -> str:
-    """The beginning of a day, on the clocks of a place."""
-    hours = {"days": list(working_hours.DAYS), "from": "00:00", "to": "24:00", "timezone": zone}
-    start = f"{day}T00:00:00.000Z"
-    # Days begin up to fourteen hours before they do in UTC.
-    for hour in range(-14, 14):
-        moment = timestamps.after(start, hour * 3600)
-        if working_hours.written(moment, "%Y-%m-%d %H", zone) == f"{day} 00":
-            return moment
-    return working_hours.after(start, 0.0, working_hours.of(hours))

@@ -124,6 +124,11 @@ def _first_shown(zone: ZoneInfo, day: date, minute: int) -> datetime:
     return late.replace(microsecond=0)
 
 
+def day_begins(day: str, zone: str) -> str:
+    """The first moment of a day (`2026-11-26`) on the clocks of a place. Raises `ValueError`."""
+    return timestamps.to_text(_first_shown(_zone(zone), date.fromisoformat(day), 0))
+
+
 # --- dates in expressions ----------------------------------------------------------------------------------
 
 

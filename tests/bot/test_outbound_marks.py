@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from unittest.mock import patch
 
@@ -11,11 +11,17 @@ import pytest
 
 from bot.intents.session_rows import mark_rows, reaction_row
 from bot.outbound import outbox_worker
+from bot.outbound.reactions import Reactions
+from engine.flow.load import load_flow
 from engine.journal import events as ev
-from engine.journal.records import PutOutbox
+from engine.journal.events import Event
+from engine.journal.records import OutboxRow, PutOutbox
+from engine.journal.state import State
 from engine.language.codec import decode
-from tests.bot.outbound_kit import Rig, running_rig
+from prompt_state.question_row import thread_key
+from tests.bot.outbound_kit import ASK, Rig, running_rig
 from tests.bot.rendering_cases import T1, THREAD, prompt, session
+from tests.support.workspace import Json
 
 HERE = "C0LOCALOPS"
 BEGUN = [ev.FlowPaused(seq=5, timestamp=T1, reason="waiting")]
@@ -137,18 +143,138 @@ async def test_what_stood_before_is_taken_away_after_a_crash(rig: Rig) -> None:
     assert rig.calls("reactions.add") == 2
 
 
-async def test_the_next_try_keeps_the_mark_until_it_is_over(rig: Rig) -> None:
-    """Failed, tried again, completed: the cross stays meanwhile, and goes with the end."""
-    ts = await rig.workspace.post("ana", "ops", "hello")
+# --- several runs of one message ---------------------------------------------------------------------------
+
+FAILS = """
+flow: fails
+nodes:
+  - id: how
+    type: ask
+    with: {message: "How does it look?"}
+  - id: broken
+    type: http
+    with: {url: "http://127.0.0.1:1/"}
+"""
+
+
+class Runs:
+    """Runs that one message started, each with the row of its mark as its commits write it."""
+
+    def __init__(self, rig: Rig, ts: str) -> None:
+        self.rig = rig
+        self.ts = ts
+
+    async def start(self, text: str = ASK) -> str:
+        """Start a run that asks something; its id."""
+        key = thread_key(self.rig.workspace.team_id, HERE, self.ts)
+        thread = {"channel": HERE, "threadTs": self.ts, "key": key, "messageTs": self.ts}
+        flow = load_flow(text, "flow.yml")
+        session_id = await self.rig.engine.start(flow, {}, actor=self.rig.actor("ana"), thread=thread)
+        await self.marked(session_id, session(seq=0), BEGUN)
+        return session_id
+
+    async def end(self, session_id: str) -> None:
+        """Answer it, and let it end."""
+        await self.rig.shown(session_id)
+        await self.rig.answer(session_id, "ana", text="fine")
+        await self.over(session_id)
+
+    async def over(self, session_id: str) -> None:
+        """Wait for the end of a run."""
+        await self.rig.engine.parked(session_id)
+        await self.marked(session_id, session(prompt()), ENDED)
+
+    async def marked(self, session_id: str, before: State, events: Sequence[Event]) -> None:
+        """Send the row of a run as it stands now."""
+        (row,) = mark_rows(before, await self.rig.engine.state(session_id), events)
+        await self.rig.put(row)
+        await self.rig.settled(row.key)
+
+    @property
+    def marks(self) -> set[str]:
+        """The reactions on the message."""
+        return set(marks(self.rig))
+
+
+@pytest.fixture
+async def runs(rig: Rig) -> Runs:
+    """The runs of one message."""
+    ts = await rig.workspace.post("ana", "ops", "please")
     rig.send()
-    row = ended(ts, "failed", error={"type": "node_failed"})
-    shown = []
-    for one in (row, began(ts), ended(ts)):
-        await rig.put(one)
-        await rig.settled(row.key)
-        shown.append(marks(rig))
-    assert shown == [["x"], ["x"], ["white_check_mark"]]
-    assert (rig.calls("reactions.add"), rig.calls("reactions.remove")) == (2, 1)
+    return Runs(rig, ts)
+
+
+async def test_the_next_try_keeps_the_mark_until_it_is_over(runs: Runs) -> None:
+    """Failed, tried again, failed again: the cross stays meanwhile, and is the mark of the last try."""
+    first = await runs.start(FAILS)
+    await runs.end(first)
+    assert runs.marks == {"x"}
+    again = await runs.rig.engine.retry(first, actor=runs.rig.actor("ana"))
+    state = await runs.rig.engine.state(again)
+    await runs.marked(again, session(seq=0), BEGUN)
+    assert runs.marks == {"x"}, state.phase
+    await runs.over(again)
+    assert runs.marks == {"x"}
+    assert (runs.rig.calls("reactions.add"), runs.rig.calls("reactions.remove")) == (2, 1)
+
+
+@pytest.mark.parametrize("other", [ASK.replace("checkin", "lookout"), ASK], ids=["two flows", "one flow"])
+async def test_the_mark_of_a_run_stays_while_another_run_of_the_message_goes_on(
+    runs: Runs, other: str
+) -> None:
+    """The first end takes nothing away that stands for the run beside it; the last one does."""
+    one, two = await runs.start(), await runs.start(other)
+    await runs.end(one)
+    assert runs.marks == {"large_yellow_circle", "white_check_mark"}
+    await runs.end(two)
+    assert runs.marks == {"white_check_mark"}
+
+
+async def test_a_mark_that_knows_its_own_flow_alone_is_noticed(runs: Runs) -> None:
+    """A seeded fault: with the runs of the row's own flow only, the first end takes away the mark of the other."""
+    whole = Reactions._runs
+
+    async def blind(self: Reactions, row: OutboxRow, data: Json) -> list[tuple[bool, str]]:
+        return [found for found in await whole(self, row, data) if found[0]]
+
+    one = await runs.start()
+    await runs.start(ASK.replace("checkin", "lookout"))
+    with patch.object(Reactions, "_runs", blind):
+        await runs.end(one)
+    assert runs.marks == {"white_check_mark"}
+
+
+async def test_runs_that_ended_in_two_ways_have_both_marks(runs: Runs) -> None:
+    """One completed, one failed: the message says both, in whatever order they ended."""
+    one, two = await runs.start(FAILS), await runs.start()
+    await runs.end(one)
+    await runs.end(two)
+    assert runs.marks == {"white_check_mark", "x"}
+
+
+async def test_a_run_that_begins_later_is_seen_on_a_message_that_has_a_mark(runs: Runs) -> None:
+    """A second reaction to a message starts its flow once more: it is under way, beside the end of the first."""
+    await runs.end(await runs.start())
+    again = await runs.start()
+    assert runs.marks == {"white_check_mark", "large_yellow_circle"}
+    await runs.end(again)
+    assert runs.marks == {"white_check_mark"}
+
+
+async def test_a_mark_that_finds_no_room_takes_that_of_the_one_it_replaces(runs: Runs) -> None:
+    """Slack takes only so many reactions on a message: what is over never stays marked as under way."""
+    one = await runs.start()
+    runs.rig.workspace.faults.fail("reactions.add", times=1, error="too_many_reactions")
+    await runs.end(one)
+    assert runs.marks == {"white_check_mark"}
+
+
+async def test_a_mark_that_finds_no_room_at_all_leaves_none(runs: Runs) -> None:
+    """Rather no mark than one that says that a run goes on which is over."""
+    one = await runs.start()
+    runs.rig.workspace.faults.fail("reactions.add", times=2, error="too_many_emoji")
+    await runs.end(one)
+    assert runs.marks == set()
 
 
 async def test_a_message_that_is_gone_is_no_error(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -153,7 +154,7 @@ def test_what_does_not_fit_is_said_to_be_cut_and_can_be_read_whole(message: str)
     assert text.startswith(part)
     assert len(part) > 3_000
     said = "\n".join(texts(made.blocks))
-    assert f"{len(text) - len(part):,} more characters do not fit" in said
+    assert f"{len(text) - len(part):,} more characters did not fit" in said
     opening = [
         block["accessory"] for block in made.blocks if block.get("accessory", {}).get("type") == "button"
     ]
@@ -180,7 +181,7 @@ def test_what_even_a_modal_does_not_hold_is_counted(char: str) -> None:
     start = next(n for n, block in enumerate(blocks) if "What will run" in str(block.get("text")))
     missing = 400_000 - code(blocks[start:]).count(char)
     assert 0 < missing < 400_000
-    assert f"*Cut here:* {missing:,} more characters are not shown" in texts(blocks)[-1]
+    assert f"*Cut here:* {missing:,} more characters not shown" in texts(blocks)[-1]
     assert "*Cut here:*" in "".join(texts(blocks[:start]))
 
 
@@ -328,3 +329,24 @@ def test_seven_calls_stand_on_two_messages_in_their_order() -> None:
     assert beside(state, gone) == []
     assert beside(state, later) == []
     assert gone.prompt_id not in [one.prompt_id for one in beside(state, calls[0])]
+
+
+_TORN = re.compile(r"<[^<>]*$|&(?!amp;|lt;|gt;)")
+"""The beginning of a mention or a link, or an entity that is no whole one."""
+
+
+@pytest.mark.parametrize("end", ["<@U0LOCALBEN> &amp; <https://example.com/a/long/path|a link> and so on"])
+def test_what_is_cut_on_a_message_of_several_calls_is_cut_between_mentions_and_entities(end: str) -> None:
+    """Wherever the room ends: no half of a mention, a link or an entity is shown to people."""
+    many = tuple(vote({**BEN, "id": f"U0LOCALBEN{n}"}, "approve") for n in range(12))
+    for room in range(40, 320):
+        message = f"{'x' * room}{end}\n> {'y' * (room % 120)}{end}"
+        few = [replace(one, message=message) for one in calls_of(2, "ls", votes=many, required=13)]
+        covers = {**(few[0].covers or {}), "type": "call"}
+        ten = [
+            replace(one, message=message, tool=None, options=one.options[:2], covers=covers)
+            for one in calls_of(MOST_TOGETHER, "ls", votes=many, required=13)
+        ]
+        for calls in (few, ten):
+            made = calls_message(session(calls[0]), calls, FLOW, names=None, now=T1)
+            assert [text for text in texts(made.blocks) if _TORN.search(text)] == []

@@ -63,3 +63,28 @@ def test_a_full_home_has_a_hundred_blocks_at_most() -> None:
         assert len(view["blocks"]) <= 100
         assert "always allowed" in str(view)
         check_view(view)
+
+
+def test_a_page_that_is_empty_by_now_gives_place_to_the_first_one() -> None:
+    """Others answered meanwhile, or fewer fit the filter than all that wait: what waits is shown, wherever one had paged to."""
+    waiting = [Waiting(row(prompt(), n), "rollback") for n in range(1, 30)]
+    for look in (Look(start=44), Look("approval", start=44), Look("all", "rollback", 44)):
+        view = home_view(HomePage(waiting, [], [], {}, T0, look=look))
+        assert "asked:prompt-1" in str(view)
+        assert "1 to 22 of 29" in str(view)
+
+
+def test_many_long_questions_are_decided_together_in_one_view() -> None:
+    """Forty in a script of which each letter is six bytes: Slack would refuse a larger view, and nothing would open."""
+    long = "\u8a71" * 2_500
+    group = [Waiting(row(prompt(message=long), n), "rollback") for n in range(40)]
+    check_view({**together_view(group, "U1")})
+
+
+def test_a_call_that_was_allowed_once_was_used_one_time() -> None:
+    """Words and numbers agree."""
+    running = [Run(_allowing("prompt-1"), None)]
+    assert "used 0 times" in str(home_view(HomePage([], running, [], {}, T0)))
+    (grant,) = running[0].state.grants.values()
+    once = replace(running[0].state, grants=Map({"prompt-1": replace(grant, used=1)}))
+    assert "used 1 time " in str(home_view(HomePage([], [Run(once, None)], [], {}, T0)))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from bot.intents.session_rows import slack_intents
-from bot.rendering.card import Behind, card, holder_thread, lock_fact, lock_wait, ordinal
+from bot.rendering.card import Behind, card, holder_thread, lock_fact, lock_wait
 from bot.rendering.phrases import status_text
 from engine.journal.state import LockRun, State
+from engine.language.counting import ordinal
 from tests.bot.rendering_cases import ANA, HOSTILE, T0, T1, THREAD, Flow
 
 BEHIND = Behind("session-1", 2, "https://example.test/1")

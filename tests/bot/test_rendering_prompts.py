@@ -7,7 +7,7 @@ from typing import Any, get_args
 import pytest
 from hypothesis import given, settings
 
-from bot.rendering import home, waiting
+from bot.rendering import home, phrases, waiting
 from bot.rendering.blocks import MOST_UNITS, block_key, size
 from bot.rendering.clocks import deleted_too_often, reminder
 from bot.rendering.notes import duplicate, message_blocks, note
@@ -312,7 +312,7 @@ def test_long_text_is_split_and_longer_text_is_cut_visibly() -> None:
     whole = message_blocks("word " * 1600)
     assert [block["type"] for block in whole] == ["section"] * 3
     assert "".join(texts(whole)).count("word") == 1600
-    assert "more characters are not shown" in texts(message_blocks("word " * 10_000))[-1]
+    assert "more characters not shown" in texts(message_blocks("word " * 10_000))[-1]
 
 
 def test_a_duplicate_can_be_neither_pressed_nor_taken_for_the_first() -> None:
@@ -384,3 +384,16 @@ def test_whoever_deletes_a_question_again_and_again_is_told_the_word_that_ends_t
 def test_words_of_the_policy_name_people_and_times_as_slack_shows_them(text: str, wanted: str) -> None:
     """Ids become mentions and moments the reader's own time; everything else is inert."""
     assert for_reader(text) == wanted
+
+
+def test_a_question_that_begins_with_code_does_not_open_code_in_what_follows() -> None:
+    """The first line of words is told; a fence without its end would take in all that stands below."""
+    asked = prompt(message="```\nrm -rf /srv\n```\nRun this?")
+    told = phrases.status_text([(session(asked), Flow()), (session(asked), Flow())], T1)
+    assert "rm -rf /srv" in told
+    assert "`" not in told
+
+
+def test_the_age_of_a_run_is_told_as_every_other_duration() -> None:
+    """192 seconds look the same everywhere."""
+    assert "started 3m 12s ago" in phrases.status_text([(session(), Flow())], T1)

@@ -429,3 +429,23 @@ async def test_an_edit_does_not_wait_for_a_thread_with_the_turn_that_the_thread_
         await rig.outbound.streams._bring(pieces.lives[session_id, TURN], 0, row)
     hears(rig, session_id, "further ")
     await until_said(rig, session_id, ["Looking further\n✍️ _writing …_"])
+
+
+@pytest.mark.parametrize("ends", ["an answer that is data", "a call that is given up"])
+async def test_a_text_of_which_nothing_stays_is_kept_no_longer(rig: Rig, ends: str) -> None:
+    """A turn that showed nothing is over for this process too: neither its words nor the task that shows them are kept."""
+    session_id, state = await started(rig)
+    assert rig.outbound is not None
+    streams = rig.outbound.streams
+    streams.heard(session_id, TURN, TextDelta(0, " "))
+    (task,) = streams._tasks.values()
+    data = ends == "an answer that is data"
+    rows = (
+        said_rows(state, TURN, text("{}"), interrupted=False, structured=True)
+        if data
+        else [cut_row(state, TURN)]
+    )
+    await rig.put(*rows)
+    await rig.settled(text_key(session_id, TURN))
+    await asyncio.wait_for(task, 5)
+    assert streams.pieces.lives == {}

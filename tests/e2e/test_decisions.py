@@ -178,7 +178,7 @@ async def test_all_of_a_long_command_can_be_read(tmp_path: Path) -> None:
     async with inhabited_town(tmp_path, {"rollout": flow}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "rollout")
         asked = await thread.says("Roll out?")
-        assert "more characters do not fit" in words(asked)
+        assert "more characters did not fit" in words(asked)
         await workspace.press("cleo", "ops", asked["ts"], action_id="sayso:open:whole")
         view = await opened(workspace, "cleo")
         assert "line 199 of a very long script" in words({"blocks": view["blocks"]})

@@ -205,7 +205,7 @@ async def test_a_grant_of_a_flow_counts_in_the_next_run_of_its_channel_until_it_
         listed = str(bot.thread(await bot.start("ana", "grants"))[1:])
         assert grant in listed
         assert "in runs of *asked* in this channel" in listed
-        assert "used 1 times" in listed
+        assert "used 1 time" in listed
         back = str(bot.thread(bot.say("ben", f"{mention} grants revoke {grant}")))
         await bot.settle()
         assert "No call is always allowed here" in str(bot.thread(await bot.start("ana", "grants")))

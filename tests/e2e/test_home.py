@@ -69,3 +69,13 @@ async def test_a_home_is_made_anew_by_its_button(tmp_path: Path) -> None:
         assert view is not None
         await workspace.press_in_view("dev", view["id"], text="Refresh")
         await workspace.wait_for(lambda: "Open the gate?" in words(workspace.home("dev") or {}))
+
+
+@simulated
+async def test_a_home_counts_all_runs_that_it_has_no_room_for(tmp_path: Path) -> None:
+    """Eight are listed; the others are as many as they are."""
+    async with inhabited_town(tmp_path, {"gate": GATE}) as (workspace, _):
+        for _ in range(11):
+            thread = await start_flow(workspace, "ana", "ops", "gate")
+            await thread.says("Open the gate?")
+        assert "… and 3 more" in (await home_of(workspace, "cleo", "and 3 more")).split("Recent")[0]

@@ -146,3 +146,19 @@ def test_a_timezone_must_be_known() -> None:
 def test_days_stand_in_the_order_of_the_week() -> None:
     """Monday is the first day."""
     assert DAYS[date(2026, 11, 23).weekday()] == "mon"
+
+
+@pytest.mark.parametrize(
+    ("zone", "day", "begins"),
+    [
+        ("UTC", "2026-11-27", "2026-11-27T00:00:00.000Z"),
+        ("Asia/Kolkata", "2026-11-27", "2026-11-26T18:30:00.000Z"),
+        ("Asia/Kathmandu", "2026-11-27", "2026-11-26T18:15:00.000Z"),
+        ("Pacific/Kiritimati", "2026-11-27", "2026-11-26T10:00:00.000Z"),
+        ("Etc/GMT+12", "2026-11-27", "2026-11-27T12:00:00.000Z"),
+        ("America/Santiago", "2026-09-06", "2026-09-06T04:00:00.000Z"),
+    ],
+)
+def test_a_day_begins_with_its_first_moment_wherever_that_is(zone: str, day: str, begins: str) -> None:
+    """Also where clocks are half an hour off, and on the day on which they skip midnight."""
+    assert working_hours.day_begins(day, zone) == begins
