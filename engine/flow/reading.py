@@ -219,18 +219,14 @@ def _without_absent(
     """Yield the faults, except those of nodes whose package type is unavailable: their reasons go into `absent`. The
     text was valid when it was pinned, so the package has changed."""
     for fault in faults:
-        kind = _type_at(data, fault.path) if packages else ""
+        # The type of the node or tool around this place.
+        kind = str(_node_or_tool_at(data, fault.path)[0].get("type") or "") if packages else ""
         if kind not in packages:
             yield fault
         elif kind not in absent:
             changed = f"the node type `{kind}` of the package {packages[kind]} does not take this any more: "
             why = unusable_type(kind) or why_missing(kind, packages[kind])
             absent[kind] = changed + fault.message if kind in node_types() else why
-
-
-def _type_at(data: dict[str, Any], path: Path) -> str:
-    """Return the type of the node or tool that a place belongs to; empty if there is none."""
-    return str(_node_or_tool_at(data, path)[0].get("type") or "")
 
 
 def _advised(fault: Fault, data: dict[str, Any]) -> Fault | None:

@@ -72,12 +72,9 @@ class _Linker:
                 yield fault.under((*path, "with"))
             if path[0] == "finally" and _asks(target, self.found):
                 yield Fault(where, f"`finally` asks nobody, and the flow `{name}` does")
-        yield from self._asking_tools(located.data)
-
-    def _asking_tools(self, data: Mapping[str, Any]) -> Iterator[Fault]:
-        """The tools of agents in `finally` that are flows which ask people."""
-        tools = as_mapping(data.get("tools"))
-        for place, node in walk(data):
+        # The tools of agents in `finally` that are flows which ask people.
+        tools = as_mapping(located.data.get("tools"))
+        for place, node in walk(located.data):
             if place.path[0] != "finally" or not place.talks:
                 continue
             for index, entry in enumerate(entries(node)):

@@ -90,7 +90,25 @@ def check_trigger(raw: Mapping[str, Any], given: Given) -> Iterator[Fault]:
             yield fault.under((kind,))
         if kind in _WORDS:
             filled = set(trigger_inputs(pattern))
-    yield from _places(raw, kind, filled, given)
+    # Check that every input a trigger fills is one of the flow's, of a fitting type, and filled once.
+    for field in ("message_as", "link_as"):
+        text_input = raw.get(field)
+        if isinstance(text_input, str):
+            yield from _typed_input(field, text_input, "string", filled, given)
+            filled.add(text_input)
+    if isinstance(raw.get("body_as"), str):
+        yield from _typed_input("body_as", raw["body_as"], "object", filled, given)
+        filled.add(raw["body_as"])
+    by = raw.get("dedupe_by")
+    for index, alike in enumerate(by if isinstance(by, list) else []):
+        if isinstance(alike, str) and alike not in filled:
+            hint = suggest(alike, filled, "name an input that the trigger fills")
+            yield Fault(("dedupe_by", index), f"the trigger fills no input `{alike[:80]}`", hint)
+    if by is not None and raw.get("dedupe") is None:
+        yield Fault(("dedupe_by",), "`dedupe_by` needs `dedupe`, a time", on_key=True)
+    values = raw.get("inputs")
+    for name, value in values.items() if isinstance(values, dict) else ():
+        yield from _value(name, value, filled, given)
     if kind == "schedule":
         # A schedule has a known time zone.
         zone = raw.get("timezone")
@@ -172,28 +190,6 @@ _PATTERNS = {
 
 
 # --- inputs ----------------------------------------------------------------------------------------------
-
-
-def _places(raw: Mapping[str, Any], kind: str, filled: set[str], given: Given) -> Iterator[Fault]:
-    """Check that every input a trigger fills is one of the flow's, of a fitting type, and filled once."""
-    for field in ("message_as", "link_as"):
-        text_input = raw.get(field)
-        if isinstance(text_input, str):
-            yield from _typed_input(field, text_input, "string", filled, given)
-            filled.add(text_input)
-    if isinstance(raw.get("body_as"), str):
-        yield from _typed_input("body_as", raw["body_as"], "object", filled, given)
-        filled.add(raw["body_as"])
-    by = raw.get("dedupe_by")
-    for index, alike in enumerate(by if isinstance(by, list) else []):
-        if isinstance(alike, str) and alike not in filled:
-            hint = suggest(alike, filled, "name an input that the trigger fills")
-            yield Fault(("dedupe_by", index), f"the trigger fills no input `{alike[:80]}`", hint)
-    if by is not None and raw.get("dedupe") is None:
-        yield Fault(("dedupe_by",), "`dedupe_by` needs `dedupe`, a time", on_key=True)
-    values = raw.get("inputs")
-    for name, value in values.items() if isinstance(values, dict) else ():
-        yield from _value(name, value, filled, given)
 
 
 def _typed_input(field: str, name: str, kind: str, filled: set[str], given: Given) -> Iterator[Fault]:

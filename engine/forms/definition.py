@@ -66,10 +66,12 @@ def _sentence(fault: Fault) -> str:
 
 
 def _normalized(name: str, body: Mapping[str, Json], required: bool) -> dict[str, Json]:
+    # The label: the title, else the name as words.
+    given = clean_text(str(body.get("title") or ""))[0].strip()
     field: dict[str, Json] = {
         "name": name,
         "type": body["type"],
-        "title": _title(name, body),
+        "title": name.replace("_", " ").capitalize() if is_blank(given) else given,
         "required": required,
     }
     options = _options(body)
@@ -88,12 +90,6 @@ def _normalized(name: str, body: Mapping[str, Json], required: bool) -> dict[str
     if not is_empty(body.get("default")):
         field["default"] = read_value(field, body["default"])
     return field
-
-
-def _title(name: str, body: Mapping[str, Json]) -> str:
-    """The label: the title, else the name as words."""
-    given = clean_text(str(body.get("title") or ""))[0].strip()
-    return name.replace("_", " ").capitalize() if is_blank(given) else given
 
 
 def _options(body: Mapping[str, Json]) -> list[dict[str, Json]] | None:

@@ -64,20 +64,17 @@ class _Plain:
             self._spend(None, 2)
             return [self.visit(item) for item in value]
         if isinstance(value, Mapping):
-            return self._mapping(value)
+            result: dict[str, Json] = {}
+            self._spend(None, 2)
+            for key, item in value.items():
+                if type(key) is not str:
+                    raise BadValue(f"the result has a key that is no text ({key!r})")
+                self._spend(None, len(key) + 1)
+                result[key] = self.visit(item)
+            return result
         if isinstance(value, Undefined):
             fail_undefined(value)
         raise BadValue(f"the result is a {kind.__name__}, not a JSON value")
-
-    def _mapping(self, value: Mapping[Any, Any]) -> Json:
-        result: dict[str, Json] = {}
-        self._spend(None, 2)
-        for key, item in value.items():
-            if type(key) is not str:
-                raise BadValue(f"the result has a key that is no text ({key!r})")
-            self._spend(None, len(key) + 1)
-            result[key] = self.visit(item)
-        return result
 
     def _spend(self, value: Json, cost: int) -> Json:
         self.left -= cost

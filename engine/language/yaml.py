@@ -190,11 +190,6 @@ class _Stop(Exception):
     """Reading cannot continue; the reason is among the problems."""
 
 
-def _events(text: str) -> Iterator[Any]:
-    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return iter(yaml.parse(text, Loader=loader))
-
-
 class _Builder:
     """Consumes the parser's events; every value is noted with its place before it is used."""
 
@@ -205,7 +200,8 @@ class _Builder:
         """The lines in which the lists and mappings with brackets begin that are open."""
         self.ended = 0
         """Offset at which the previous event ended."""
-        self.events = self._looked_at(_events(located.text))
+        loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        self.events = self._looked_at(iter(yaml.parse(located.text, Loader=loader)))
 
     def run(self) -> None:
         documents = 0

@@ -68,7 +68,17 @@ def _strict(schema: Json, counts: dict[str, int]) -> dict[str, Any]:
     elif kinds is not None and "enum" not in made and "const" not in made:
         made["type"] = kinds
     if kinds == "object":
-        made |= _object(left, counts)
+        # An object has the properties that are named, and no others: any other names cannot be expressed.
+        properties, required = left.pop("properties", None), left.pop("required", [])
+        if (
+            not properties
+            or isinstance(left.pop("additionalProperties", False), dict)
+            or set(required) - set(properties)
+        ):
+            raise _Inexpressible
+        counts["optional"] += len(set(properties) - set(required))
+        inside = {name: _strict(each, counts) for name, each in properties.items()}
+        made |= {"properties": inside, "required": list(required), "additionalProperties": False}
     elif kinds == "array" and "items" in left:
         made["items"] = _strict(left.pop("items"), counts)
     description = left.pop("description", None)
@@ -78,20 +88,6 @@ def _strict(schema: Json, counts: dict[str, int]) -> dict[str, Any]:
     words = [str(description)] if description else []
     words += [f"{name}: {encode(value).decode()}" for name, value in told.items()]
     return {**made, "description": "; ".join(words)} if words else made
-
-
-def _object(left: dict[str, Any], counts: dict[str, int]) -> dict[str, Any]:
-    """An object has the properties that are named, and no others: one of any names cannot be said."""
-    properties, required = left.pop("properties", None), left.pop("required", [])
-    if (
-        not properties
-        or isinstance(left.pop("additionalProperties", False), dict)
-        or set(required) - set(properties)
-    ):
-        raise _Inexpressible
-    counts["optional"] += len(set(properties) - set(required))
-    inside = {name: _strict(each, counts) for name, each in properties.items()}
-    return {"properties": inside, "required": list(required), "additionalProperties": False}
 
 
 def _refuse_recursion(made: dict[str, Any]) -> None:

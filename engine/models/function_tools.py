@@ -62,7 +62,12 @@ def schema_by_hints(function: Callable[..., Any]) -> dict[str, Json]:
     for name, parameter in signature.parameters.items():
         if name == CTX or parameter.kind in GATHERING:
             continue
-        schema = _schema(name, hints.get(name, Any))
+        hint = hints.get(name, Any)
+        try:
+            schema: dict[str, Json] = TypeAdapter(hint).json_schema()
+        except PydanticUserError as error:
+            text = f"its parameter `{name}` has the type hint {hint!r}, for which there is nothing in JSON"
+            raise NodeError(f"{text}; say under `input` of the tool what it takes", "args") from error
         definitions |= schema.pop("$defs", {})
         if parameter.default is inspect.Parameter.empty:
             required.append(name)
@@ -77,15 +82,6 @@ def schema_by_hints(function: Callable[..., Any]) -> dict[str, Json]:
         "additionalProperties": takes_any,
     }
     return {**whole, "$defs": definitions} if definitions else whole
-
-
-def _schema(name: str, hint: Any) -> dict[str, Json]:
-    try:
-        schema: dict[str, Json] = TypeAdapter(hint).json_schema()
-    except PydanticUserError as error:
-        text = f"its parameter `{name}` has the type hint {hint!r}, for which there is nothing in JSON"
-        raise NodeError(f"{text}; say under `input` of the tool what it takes", "args") from error
-    return schema
 
 
 def _with_default(schema: dict[str, Json], default: Any) -> dict[str, Json]:

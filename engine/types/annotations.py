@@ -109,7 +109,12 @@ def _annotated(node: ast.expr | None, module: Module, depth: int = 0) -> Type:
     if node is None or depth > _MOST_DEPTH:
         return ANY
     if isinstance(node, ast.Constant):
-        return _constant(node.value, module, depth)
+        if node.value is None:
+            return NONE
+        try:
+            return _annotated(ast.parse(str(node.value), mode="eval").body, module, depth + 1)
+        except (SyntaxError, ValueError):
+            return ANY
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
         return union([_annotated(node.left, module, depth + 1), _annotated(node.right, module, depth + 1)])
     if isinstance(node, ast.Subscript):
@@ -118,15 +123,6 @@ def _annotated(node: ast.expr | None, module: Module, depth: int = 0) -> Type:
     if name in module.classes:
         return _record(module.classes[name], module, depth)
     return _PLAIN.get(name, ANY)
-
-
-def _constant(value: object, module: Module, depth: int) -> Type:
-    if value is None:
-        return NONE
-    try:
-        return _annotated(ast.parse(str(value), mode="eval").body, module, depth + 1)
-    except (SyntaxError, ValueError):
-        return ANY
 
 
 def _name(node: ast.expr) -> str:

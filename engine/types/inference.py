@@ -99,7 +99,9 @@ class Inference:
                 right = self.of(node.right, facts | when_true(node.left))
                 return either(_falsy(left), right)
             if isinstance(node, nodes.Or):
-                return self._or(node, facts)
+                left = self.of(node.left, facts)
+                right = self.of(node.right, facts | when_false(node.left))
+                return either(left.without(NULL), right)
             left = self.of(node.left, facts)
             right = self.of(node.right, facts)
             use = f"`{node.operator}` takes no null"
@@ -155,7 +157,20 @@ class Inference:
     def _item(self, node: nodes.Getattr | nodes.Getitem, facts: Facts, excused: bool) -> Type:
         found = self.of(node.node, facts, excused=excused)
         if isinstance(node, nodes.Getitem) and not isinstance(node.arg, nodes.Const):
-            return self._computed(node, found, facts)
+            # `list[1:3]`, and a subscript that only the run will know.
+            if isinstance(node.arg, nodes.Slice):
+                return self.present(node.node, found, "has no items then").without(MISSING)
+            index = self.of(node.arg, facts)
+            if found.unknown or index.unknown:
+                return ANY
+            found = self.present(node.node, found, "has no items then")
+            if found.kinds & MAPPING and index.values and found.fields is not None:
+                fits = [found.fields[str(key)] for key in index.values if key in found.fields]
+                if not fits and found.rest is None:
+                    message = f"{told(node.node)} has none of the fields {words(index)}"
+                    return self.report(node, message, f"it has {', '.join(sorted(found.fields))}")
+                return union(fits) if fits else ANY
+            return self._element(node, found) if found.kinds & LIST else ANY
         key = node.attr if isinstance(node, nodes.Getattr) else node.arg.as_const()
         item = self._hop(node, found, key, excused)
         path = static_path(node)
@@ -214,22 +229,6 @@ class Inference:
             node, f"{told(node.node)} is {words(found.without(NULL))}, and has no items by number"
         )
 
-    def _computed(self, node: nodes.Getitem, found: Type, facts: Facts) -> Type:
-        """`list[1:3]`, and a subscript that only the run will know."""
-        if isinstance(node.arg, nodes.Slice):
-            return self.present(node.node, found, "has no items then").without(MISSING)
-        index = self.of(node.arg, facts)
-        if found.unknown or index.unknown:
-            return ANY
-        found = self.present(node.node, found, "has no items then")
-        if found.kinds & MAPPING and index.values and found.fields is not None:
-            fits = [found.fields[str(key)] for key in index.values if key in found.fields]
-            if not fits and found.rest is None:
-                message = f"{told(node.node)} has none of the fields {words(index)}"
-                return self.report(node, message, f"it has {', '.join(sorted(found.fields))}")
-            return union(fits) if fits else ANY
-        return self._element(node, found) if found.kinds & LIST else ANY
-
     # --- operators -----------------------------------------------------------------------------------------
 
     def _left(self, node: nodes.And, facts: Facts, infer: Callable[[nodes.Node, Facts], Type]) -> Type:
@@ -238,11 +237,6 @@ class Inference:
             return infer(node.left, facts)
         finally:
             self._beside = before
-
-    def _or(self, node: nodes.Or, facts: Facts) -> Type:
-        left = self.of(node.left, facts)
-        right = self.of(node.right, facts | when_false(node.left))
-        return either(left.without(NULL), right)
 
     def _not(self, node: nodes.Not, facts: Facts) -> Type:
         match node.node:

@@ -52,7 +52,7 @@ from engine.nodes.types.registry import END, node_types, unusable_type
 from engine.nodes.types.spec import GUARD, NOT_LEFT_OUT, PARTS, Known, NodeSpec
 from engine.types.facts import NOTHING, Fact, not_null
 from engine.types.lattice import ANY, Type, because, list_of
-from engine.types.pieces import Pieces, Record, single, type_of
+from engine.types.pieces import Pieces, single, type_of
 
 
 class Site(Struct, frozen=True):
@@ -127,7 +127,13 @@ def _list(nodes: list[Any], edges: list[Any], site: Site, edges_path: Path) -> G
     for fault in check_covers(nodes, positions, seen, site.scope, levels):
         yield fault.under(site.path)
     if edges:
-        yield from _edges(nodes, edges, positions, levels, site, edges_path)
+        scopes = {}
+        for name, position in positions.items():
+            level = levels[position]
+            state = Reached(level.reached.ran | 1 << position, level.reached.facts)
+            scopes[name] = site.scope.at(name, level._replace(seen=level.seen | 1 << position, reached=state))
+        for fault in check_edges(edges, positions, scopes, site.line_of, edges_path):
+            yield fault.under(edges_path)
     return _Ended(outputs, at_end(outputs, positions, states[-1]), states[-1])
 
 
@@ -138,23 +144,6 @@ def _no_end(path: Path, *, graph: bool) -> Iterator[Fault]:
         message = "an `end` in `on_failure` does not undo the failure"
         hint = "write `on_error: goto:<id>` to go on, and an `end` there"
     yield Fault(path, message, hint)
-
-
-def _edges(
-    nodes: list[Any],
-    edges: list[Any],
-    positions: Mapping[str, int],
-    levels: list[Level],
-    site: Site,
-    edges_path: Path,
-) -> Iterator[Fault]:
-    scopes = {}
-    for name, position in positions.items():
-        level = levels[position]
-        state = Reached(level.reached.ran | 1 << position, level.reached.facts)
-        scopes[name] = site.scope.at(name, level._replace(seen=level.seen | 1 << position, reached=state))
-    for fault in check_edges(edges, positions, scopes, site.line_of, edges_path):
-        yield fault.under(edges_path)
 
 
 def _in_order(count: int, edges: list[Any], positions: Mapping[str, int]) -> list[int]:
@@ -410,21 +399,17 @@ def _with(
     if record:
         yield from unfit(spec, with_, record)
     if scope.typed:
-        yield from _nulls(spec, with_, record)
+        # Fields that must have a value, and are or may be null.
+        for name in spec.exact:
+            if name in with_ and with_[name] is None:
+                yield Fault(("with", name), NOT_LEFT_OUT, "write a value, or leave the key out")
+        for path, pieces in record.items():
+            alone = single(pieces)
+            may = alone is not None and alone.nullable and len(path) == 2 and not spec.required(str(path[1]))
+            if alone is not None and may and path[1] in spec.exact:
+                yield Fault(path, f"this may be null{because(alone)}, and {NOT_LEFT_OUT}", GUARD)
     if scope.typed and spec.fits is not None:
         yield from spec.fits(node, record, scope.sources)
-
-
-def _nulls(spec: NodeSpec, with_: Mapping[str, Json], record: Record) -> Iterator[Fault]:
-    """Yield fields that must have a value and are or may be null."""
-    for name in spec.exact:
-        if name in with_ and with_[name] is None:
-            yield Fault(("with", name), NOT_LEFT_OUT, "write a value, or leave the key out")
-    for path, pieces in record.items():
-        alone = single(pieces)
-        may = alone is not None and alone.nullable and len(path) == 2 and not spec.required(str(path[1]))
-        if alone is not None and may and path[1] in spec.exact:
-            yield Fault(path, f"this may be null{because(alone)}, and {NOT_LEFT_OUT}", GUARD)
 
 
 def _named(name: Json, path: Path, kind: str, scope: Scope) -> Iterator[Fault]:

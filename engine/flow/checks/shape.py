@@ -334,15 +334,10 @@ def unfit(spec: NodeSpec, with_: Mapping[str, Json], record: Record) -> Iterator
             if sample is None or fault.on_key or path in told or (sample.typical and not of_kind):
                 continue
             told.add(path)
-            yield Fault(
-                path, _misfit(record[path], sample, fault), _remedy(sample, fault, _at(with_, fault.path))
-            )
-
-
-def _at(value: Json, path: Path) -> Json:
-    for part in path:
-        value = value[part]
-    return value
+            value: Json = with_
+            for part in fault.path:
+                value = value[part]
+            yield Fault(path, _misfit(record[path], sample, fault), _remedy(sample, fault, value))
 
 
 def _filled(value: Json, path: Path, chosen: Mapping[Path, _Sample]) -> Json:

@@ -181,24 +181,19 @@ class McpServers:
             await asyncio.sleep(0 if asked else _NOT_YET)
             return mcp_asks.left(name, asked, result.request_state, answered)
         if isinstance(result, Question):
-            return self._put(connection, open_call, result, answered)
+            # A question within an open call: where it cannot be asked, its server hears so at once.
+            outcome: Outcome | None = None
+            try:
+                asked = [mcp_asks.question(_OPEN, result.params, self._hosts, connection.told)]
+                outcome = mcp_asks.left(connection.server.name, asked, None, answered, still_open=True)
+            finally:
+                if not isinstance(outcome, Interrupted):
+                    open_call.answer({"action": "cancel"})
+            return outcome
         try:
             return Completed(output_of(result, connection.redactor))
         except NotJson as error:
             return Failed("inexact", connection.told(f"the result of the MCP server {name}: {error}"))
-
-    def _put(
-        self, connection: _Connection, open_call: OpenCall, question: Question, saved: _Saved
-    ) -> Outcome:
-        """A question within an open call, put to people; its server hears at once where that cannot be."""
-        outcome: Outcome | None = None
-        try:
-            asked = [mcp_asks.question(_OPEN, question.params, self._hosts, connection.told)]
-            outcome = mcp_asks.left(connection.server.name, asked, None, saved, still_open=True)
-        finally:
-            if not isinstance(outcome, Interrupted):
-                open_call.answer({"action": "cancel"})
-        return outcome
 
     def _under_way(
         self, connection: _Connection, client: Client, call: _Asked, ctx: NodeContext, saved: _Saved

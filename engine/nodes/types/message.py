@@ -134,7 +134,12 @@ class MessageConfig(Config):
         """Require some content, and reject combinations that do not go together."""
         if not any(raw.get(name) is not None for name in _CONTENT):
             yield Fault((), "`text` is missing", "or `markdown`, `fields`, `table`, `images` or `files`")
-        yield from _places(raw)
+        for name, others in _EXCLUDES.items():
+            for other in others if raw.get(name) is not None else ():
+                if raw.get(other) is not None and raw.get(other) != (other == "thread"):
+                    yield Fault((other,), f"`{name}` and `{other}` exclude each other", on_key=True)
+        if raw.get("thread") is False and raw.get("broadcast") is True:
+            yield Fault(("broadcast",), "`broadcast` is for replies in the thread", on_key=True)
         files, images = raw.get("files"), raw.get("images")
         for index, file in enumerate(files if isinstance(files, list) else ()):
             yield from (fault.under(("files", index)) for fault in _file(file))
@@ -147,15 +152,6 @@ _EXCLUDES = {
     "ephemeral_to": ("to", "broadcast", "files"),
     "to": ("thread", "broadcast"),
 }
-
-
-def _places(raw: Mapping[str, Json]) -> Iterator[Fault]:
-    for name, others in _EXCLUDES.items():
-        for other in others if raw.get(name) is not None else ():
-            if raw.get(other) is not None and raw.get(other) != (other == "thread"):
-                yield Fault((other,), f"`{name}` and `{other}` exclude each other", on_key=True)
-    if raw.get("thread") is False and raw.get("broadcast") is True:
-        yield Fault(("broadcast",), "`broadcast` is for replies in the thread", on_key=True)
 
 
 def _file(file: Json) -> Iterator[Fault]:
