@@ -10,7 +10,7 @@ Invariants:
 Pure: no clock, chance, network, disk, thread or log, so a crash does not reach it.
 """
 
-from engine.forms.definition import FORM_SCHEMA, form_faults, normalize_form
+from engine.forms.definition import form_faults, normalize_form
 from engine.forms.parse import (
     MOST_TEXT,
     Field,
@@ -28,7 +28,6 @@ from engine.forms.parse import (
 )
 
 __all__ = [
-    "FORM_SCHEMA",
     "MOST_TEXT",
     "Field",
     "check_form",

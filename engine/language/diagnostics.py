@@ -213,7 +213,7 @@ def _size_message(kind: str, context: Mapping[str, Any], given: Any) -> str | No
             least = context["min_length"]
             return f"expected at least {least} {'entry' if least == 1 else 'entries'}"
         case "too_long":
-            return f"expected at most {context['max_length']} entries, not {context['actual_length']}"
+            return f"expected at most {context['max_length']} entries, not {len(given)}"
         case "string_too_short":
             return "expected text that is not empty"
         case "string_too_long":

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, get_args
 
+from pydantic import BaseModel
+
 from engine.flow.agent_document import TOOLS, RuleDoc, usable_as_tool
 from engine.flow.document import FlowDoc, RetryDoc
 from engine.flow.node import Verdict
 from engine.flow.reading import RESTRICTIONS
+from engine.forms.document import FIELDS, FormDoc
 from engine.language.codec import Json
 from engine.language.timestamps import format_duration
-from engine.nodes.types.fields import Config
 from engine.nodes.types.names import FLOW_NAME, MAX_NAME, NAME
 from engine.nodes.types.registry import node_types
 from engine.nodes.types.spec import PARTS, NodeSpec
@@ -62,6 +64,18 @@ def flow_schema() -> dict[str, Json]:
     fields["approvals"] |= {"type": "object", "additionalProperties": _approvals_schema()}
     _describe_own_tools(definitions["ToolDoc"])
     _refine_condition(definitions["RuleDoc"]["properties"]["when"])
+    for of, field in FIELDS.items():
+        _add(definitions, f"field_{of}", field, {"type", "format", "multiline", "items"})
+    form = FormDoc.model_json_schema()
+    form["properties"]["properties"]["additionalProperties"] = {
+        "anyOf": [{"$ref": f"#/$defs/field_{of}"} for of in FIELDS]
+    }
+    definitions["FormDoc"] = form
+    for asks in ("ask", "approval"):
+        definitions[f"with_{asks}"]["properties"]["form"]["anyOf"] = [
+            {"$ref": "#/$defs/FormDoc"},
+            {"type": "null"},
+        ]
     return {"$schema": DIALECT, "title": "sayso flow", **_tidy(schema), "$defs": _tidy(definitions)}
 
 
@@ -154,7 +168,7 @@ def _left_out(name: str, field: Any) -> Any:
 def _add(
     definitions: dict[str, Json],
     name: str,
-    model: type[Config],
+    model: type[BaseModel],
     static: Collection[str],
 ) -> None:
     schema: dict[str, Any] = model.model_json_schema(by_alias=True)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from engine.forms import FORM_SCHEMA, form_faults
+from engine.forms import form_faults
 from engine.language import working_hours
 from engine.language.actors import one_by_one
 from engine.language.codec import Json
@@ -105,7 +105,7 @@ RejectOutcome: TypeAlias = Annotated[
 ]
 
 
-Form: TypeAlias = Annotated[dict[str, Any], WithJsonSchema(FORM_SCHEMA)]
+Form: TypeAlias = Annotated[dict[str, Any], WithJsonSchema({"type": "object"})]
 """Fields to fill in; `engine.forms` checks and settles them."""
 
 
