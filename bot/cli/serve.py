@@ -45,7 +45,7 @@ from engine.language.codec import Json, decode
 from engine.run.session import RequestRefused
 from engine.run.stored import utc_now
 from engine.run.supervision import supervised
-from engine.storage.leases import BEAT_SECONDS, FreeLease, Served, Serving, lease
+from engine.storage.leases import BEAT_SECONDS, Served, Serving, lease
 from engine.storage.store import Store
 from prompt_state.question_row import thread_key
 
@@ -171,7 +171,7 @@ def start_command(place: Place, flows: list[Path], role: str) -> int:
     bot = Bot(settings, flows=flows, role=role)
     if database is None:
         # Several may serve: each works on the lanes that it takes.
-        return _until_stopped(_start(bot, FreeLease()))
+        return _until_stopped(_start(bot, Serving()))
     with lease(database, "sayso start", utc_now()) as held:
         return _until_stopped(_beating(held, _start(bot, held)))
 

@@ -62,7 +62,7 @@ def vote(step: Step, prompt: Asked, command: Answer, answer: dict[str, Json]) ->
     if decision is None or prompt.votes or prompt.required > 1:
         fields = {**mine, "key": command.key}
         del fields["at"]
-        step.emit(ev.PromptVoted, path=prompt.path, prompt_id=prompt.prompt_id, **fields)
+        step.emit_about(prompt, ev.PromptVoted, **fields)
     if decision is None:
         return None
     return _decided(prompt, answer, votes)
@@ -93,10 +93,9 @@ def _reason(prompt: Asked, command: Answer, decision: Json) -> str | None:
 
 def _refuse_unfilled(prompt: Asked) -> None:
     """Refuse to approve a form in which something is missing that it needs."""
-    fields = prompt.fields
-    _, errors = check_form(fields, prompt.values)
+    _, errors = check_form(prompt.fields, prompt.values)
     if errors:
-        raise InvalidAnswer(f"This cannot be approved as it is. {wrong_text(fields, errors)}")
+        raise InvalidAnswer(f"This cannot be approved as it is. {wrong_text(prompt.fields, errors)}")
 
 
 def _refuse_same(prompt: Asked, command: Answer, decision: Json, reason: str | None) -> None:
@@ -141,10 +140,9 @@ def edit(step: Step, command: Edit) -> None:
     if not before:
         raise InvalidAnswer("No changes to save.")
     _refuse_nobody_left(step.state, prompt, command.actor)
-    step.emit(
+    step.emit_about(
+        prompt,
         ev.PromptEdited,
-        path=prompt.path,
-        prompt_id=prompt.prompt_id,
         actor=command.actor.record(),
         values=values,
         before=before,
@@ -218,14 +216,7 @@ def hand_over(step: Step, command: HandOver) -> None:
     step.permit(command.actor, "hand_over", prompt)
     to = _person(step.state, command.to)
     _refuse_taker(step.state, prompt, command, to)
-    step.emit(
-        ev.PromptHanded,
-        path=prompt.path,
-        prompt_id=prompt.prompt_id,
-        actor=command.actor.record(),
-        to=to,
-        key=command.key,
-    )
+    step.emit_about(prompt, ev.PromptHanded, actor=command.actor.record(), to=to, key=command.key)
 
 
 def _person(state: State, to: str) -> str:
@@ -248,9 +239,8 @@ def _refuse_taker(state: State, prompt: Asked, command: HandOver, to: str) -> No
         raise InvalidAnswer(
             f"{taker.name or to} cannot answer this: that is no account of a person who works here."
         )
-    excluded = prompt.excluded
     names = {to.lower(), (taker.email if taker is not None and taker.email else to).lower()}
-    if names & {entry.lower() for entry in asked_people(state, prompt)} and to not in excluded:
+    if names & {entry.lower() for entry in asked_people(state, prompt)} and to not in prompt.excluded:
         known = taker.name if taker is not None and taker.name else to
         raise InvalidAnswer(f"{known} is asked already. Nothing was changed.")
     if not prompt.is_approval or not prompt.exclude_requester:

@@ -89,42 +89,48 @@ class Begin(Command, frozen=True):
     """Begin everything that is due."""
 
 
-class NodeDone(Command, frozen=True):
-    """A node that was launched has finished. `attempt` tells a late outcome from the current one."""
+class NodeEnded(Command, frozen=True):
+    """A node that was launched has ended. `attempt` tells a late outcome from the current one."""
 
     path: str
     attempt: int
+
+
+class NodeDone(NodeEnded, frozen=True):
+    """A node that was launched has finished."""
+
     output: Json
 
 
-class NodeBroke(Command, frozen=True):
+class NodeBroke(NodeEnded, frozen=True):
     """A node that was launched has failed."""
 
-    path: str
-    attempt: int
     error: dict[str, Json]
 
 
-class NodeCut(Command, frozen=True):
+class NodeCut(NodeEnded, frozen=True):
     """A launched node was stopped, and the extent of its work is unknown. `lost`: the other side went away; `left`: it
     left by itself at a checkpoint, and `saved` is for its next attempt; `asks`: once people have answered its
     questions."""
 
-    path: str
-    attempt: int
     reason: Literal["cut", "timeout", "lost", "left", "asks"]
     message: str = ""
     saved: Json = None
 
 
-class Answer(Command, frozen=True):
-    """An answer to a prompt: an option's `value`, `text`, the `values` of its form, or `files` (`{name, path, size,
-    type}`). `reason` goes with a decision, `always` (`{seconds?, patterns?}`) with the approval of a tool call that
-    also allows later ones. A `nonce` must equal the prompt's."""
+class OnPrompt(Command, frozen=True):
+    """A person's act on a prompt. `key` is the inbox key that carried it."""
 
     prompt_id: str
     actor: Actor
     key: str
+
+
+class Answer(OnPrompt, frozen=True):
+    """An answer to a prompt: an option's `value`, `text`, the `values` of its form, or `files` (`{name, path, size,
+    type}`). `reason` goes with a decision, `always` (`{seconds?, patterns?}`) with the approval of a tool call that
+    also allows later ones. A `nonce` must equal the prompt's."""
+
     value: Json = None
     text: str | None = None
     values: dict[str, Json] | None = None
@@ -134,51 +140,42 @@ class Answer(Command, frozen=True):
     always: dict[str, Json] | None = None
 
 
-class Edit(Command, frozen=True):
+class Edit(OnPrompt, frozen=True):
     """Change an approval's proposal: `values` holds the fields that get another value."""
 
-    prompt_id: str
-    actor: Actor
-    key: str
     values: dict[str, Json]
     nonce: str | None = None
 
 
-class HandOver(Command, frozen=True):
+class HandOver(OnPrompt, frozen=True):
     """Let `to` answer a prompt in the actor's place: a user id, an e-mail address, or `local:<user>`. `taker` holds the
     known facts about that person, who may be asked already under another name."""
 
-    prompt_id: str
-    actor: Actor
-    key: str
     to: str
     taker: Actor | None = None
 
 
-class Revoke(Command, frozen=True):
+class Revoke(OnPrompt, frozen=True):
     """Revoke what the approval of a tool call allowed beyond that call."""
 
-    prompt_id: str
-    actor: Actor
-    key: str
 
-
-class Message(Command, frozen=True):
-    """A message that names no prompt: answers the only open text prompt that this person may answer, else is kept."""
+class Words(Command, frozen=True):
+    """Words of a person to the session."""
 
     text: str
     actor: Actor
     key: str
 
 
-class Steer(Command, frozen=True):
+class Message(Words, frozen=True):
+    """A message that names no prompt: answers the only open text prompt that this person may answer, else is kept."""
+
+
+class Steer(Words, frozen=True):
     """A message to a running session that answers no question; `messages` in expressions. `to` is the path of the
     addressed agent. `files` came with it: `{name, path, size, type}`, or `{name, unread}` with the reason why it is
     missing."""
 
-    text: str
-    actor: Actor
-    key: str
     files: tuple[dict[str, Json], ...] = ()
     to: str | None = None
     aside: bool = False
@@ -238,12 +235,8 @@ class Hold(Command, frozen=True):
     waits: bool = False
 
 
-class Resume(Command, frozen=True):
+class Resume(Words, frozen=True):
     """Go on with a session that is held; `text` is delivered after everything from before the pause."""
-
-    text: str
-    actor: Actor
-    key: str
 
 
 class LockGranted(Command, frozen=True):

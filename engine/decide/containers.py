@@ -44,8 +44,7 @@ def begin(step: Step, path: str, node: Node, config: dict[str, Json]) -> None:
     except InvalidInputs as error:
         step.fail(path, {"type": error.code, "message": f"node {node.id}: {error}"})
         return
-    node_id = step.state.nodes[path].node_id
-    step.emit(ev.ContainerStarted, path=path, node_id=node_id, kind=node.type, **frozen)
+    step.emit_at(path, ev.ContainerStarted, kind=node.type, **frozen)
     kind.opened(step, path, node, config)
     if node.timeout is not None:
         due_at = timestamps.after(step.facts.now, node.timeout)

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 
 from engine.decide.commands import LockGranted, LockQueued
 from engine.decide.question import option, step_prompt
-from engine.decide.step import Step
+from engine.decide.step import Step, session_named
 from engine.flow import Node
 from engine.flow.model import Edge
 from engine.forms.question import Question
@@ -26,7 +26,6 @@ from engine.journal import events as ev
 from engine.journal.queries import pending as pending
 from engine.journal.records import LockRow
 from engine.journal.state import AGAIN, ROOT, Asked, State, visit_of
-from engine.language.actors import requester_named
 from engine.language.codec import Json, clean_text, encode
 from engine.language.errors import SaysoError
 
@@ -142,9 +141,7 @@ def queue_up(step: Step, values: dict[str, Json]) -> bool:
     if step.flow.lock is None:
         return True
     try:
-        state = step.state
-        session = {"id": state.session_id, "requester": requester_named(state.actor), "flow": state.flow_name}
-        value = step.flow.lock.evaluate({"inputs": values, "session": session})
+        value = step.flow.lock.evaluate({"inputs": values, "session": session_named(step.state)})
         if value is None:
             raise LockName("its name is null")
         name = clean_text(value if isinstance(value, str) else encode(value).decode())[0].strip()

@@ -234,7 +234,7 @@ def fork(
     `again` it is the session's next try, in its thread: the failed node of that path begins once more without a
     question. Raises the errors of `seam`."""
     seq = seam(journal, at)
-    copier = _Copier(derive_state(journal[:seq]), session_id, actor, entropy, keeps_thread=again is not None)
+    copier = _Copier(derive_state(journal[:seq]), session_id, actor, entropy, again is not None)
     past = Past(State(), now, seq=seq)
     # A conversation that names the folder: the fork's names the copy, and the API drops thinking bound to the other words.
     said = (event for event in journal[:seq] if event.type.startswith("agent:"))
@@ -294,17 +294,15 @@ def answered(state: State, past: State, answers: Mapping[str, Json]) -> dict[str
     return found
 
 
+@dataclass
 class _Copier:
     """Gives events the ids of the fork. Ids are derived, so that each old one has one new one."""
 
-    def __init__(
-        self, past: State, session_id: str, actor: Actor, entropy: str, *, keeps_thread: bool
-    ) -> None:
-        self._past = past
-        self._session_id = session_id
-        self._actor = actor
-        self._entropy = entropy
-        self._keeps_thread = keeps_thread
+    _past: State
+    _session_id: str
+    _actor: Actor
+    _entropy: str
+    _keeps_thread: bool
 
     def copy(self, event: Event, seq: int) -> Event | None:
         """Return the event under that number, or None if it does not apply to the fork: the message of an open
@@ -352,7 +350,6 @@ class _Copier:
             new["prompt"] = {**event.prompt, **self._covers(event.prompt_id, event.prompt), "nonce": nonce}
         elif isinstance(event, ev.PromptEdited):
             new |= self._covers(event.prompt_id, {"covers": event.covers})
-        if isinstance(event, ev.PromptEdited):
             new["nonce"] = self._random(f"nonce {event.prompt_id} {event.seq}")
         return new
 

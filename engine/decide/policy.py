@@ -67,15 +67,24 @@ def _in_place(actor: Actor, absent: Actor, action: Action, target: Target) -> st
     return _gate(absent, action, target) or _RULES[action](absent, action, target)
 
 
-class Gate(Struct, frozen=True):
-    """`authorize` with this installation's settings, as the engine calls it while it decides."""
+class PolicySettings(Struct, frozen=True):
+    """The settings of an installation about people."""
 
     home_team: str | None
+    """Workspace of this installation; None without one, and then nobody from Slack may act."""
     admins: frozenset[str] = frozenset()
+    """Entries as in `approvers`, without `channel` and `requester`."""
     allow_guests: bool = False
     allow_local: bool = False
+    """True if users of this machine's terminal may steer and end any session, as admins may."""
     names: Mapping[str, str] = field(default_factory=dict)
+    """Display names by user id or e-mail, for the reasons."""
     users: frozenset[str] = frozenset()
+    """Entries for the people in Slack who may use the bot at all; empty means everybody."""
+
+
+class Gate(PolicySettings, frozen=True):
+    """`authorize` with this installation's settings, as the engine calls it while it decides."""
 
     def __call__(self, actor: Actor, action: Action, state: State, prompt: Question | None) -> str | None:
         """Return None if it is allowed, else the sentence that tells this person why not."""
@@ -268,15 +277,8 @@ def _owner(actor: Actor, action: Action, target: Target) -> str | None:
 
 _VERBS: Mapping[str, str] = {
     "resolve": "say how this goes on",
-    "steer": "steer this",
-    "revoke": "revoke this",
-    "stop": "stop this",
-    "pause": "pause this",
-    "resume": "resume this",
-    "cancel": "cancel this",
-    "status": "see this",
-    "help": "see this",
-    "list": "see this",
+    **{action: f"{action} this" for action in ("steer", "revoke", "stop", "pause", "resume", "cancel")},
+    **dict.fromkeys(("status", "help", "list"), "see this"),
 }
 
 _RULES: Mapping[str, Callable[[Actor, Action, Target], str | None]] = {
@@ -287,14 +289,8 @@ _RULES: Mapping[str, Callable[[Actor, Action, Target], str | None]] = {
     "edit": _edit,
     "hand_over": _hand_over,
     "revoke": _revoke,
-    "steer": _owner,
-    "stop": _owner,
-    "pause": _owner,
-    "resume": _owner,
-    "cancel": _owner,
-    "status": _look,
-    "help": _look,
-    "list": _look,
+    **dict.fromkeys(("steer", "stop", "pause", "resume", "cancel"), _owner),
+    **dict.fromkeys(("status", "help", "list"), _look),
 }
 
 
@@ -393,23 +389,12 @@ def named(entry: str, target: Target) -> str:
 # --- the target --------------------------------------------------------------------------------------------
 
 
-class Target(Struct, frozen=True):
+class Target(PolicySettings, frozen=True):
     """Target of an action: a session in its place, and the prompt if the action is about one."""
 
-    home_team: str | None
-    """Workspace of this installation; None without one, and then nobody from Slack may act."""
     has_channel: bool = True
     """True if the session is in a Slack channel; False for a local run."""
     requester_id: str | None = None
     requester_account: Set[Json] = frozenset()
     """Account from which it was started (`engine.language.actors.account_of`), if known."""
     prompt: Question | None = None
-    admins: frozenset[str] = frozenset()
-    """Entries as in `approvers`, without `channel` and `requester`."""
-    allow_guests: bool = False
-    allow_local: bool = False
-    """True if users of this machine's terminal may steer and end any session, as admins may."""
-    names: Mapping[str, str] = field(default_factory=dict)
-    """Display names by user id or e-mail, for the reasons."""
-    users: frozenset[str] = frozenset()
-    """Entries for the people in Slack who may use the bot at all; empty means everybody."""

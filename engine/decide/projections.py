@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from engine.journal.events import Event, Start
 from engine.journal.records import Derived, DropLock, DropTimer, PutLock, PutOutbox, Row, TakeLock, Timer
@@ -15,14 +15,7 @@ def timer_rows(before: State, after: State, events: Sequence[Event]) -> Sequence
     """Timers that came and went in this step."""
     if before.timers is after.timers:
         return ()
-    gone: list[Row] = [
-        DropTimer(timer_id, after.session_id) for timer_id in before.timers if timer_id not in after.timers
-    ]
-    for timer_id, timer in after.timers.items():
-        known = before.timers.get(timer_id)
-        if known is None or known.due_at != timer.due_at:
-            gone.append(Timer(timer_id, after.session_id, timer.due_at))
-    return gone
+    return _timers(after, {timer_id: timer.due_at for timer_id, timer in before.timers.items()})
 
 
 def lock_rows(before: State, after: State, events: Sequence[Event]) -> Sequence[Row]:
@@ -43,16 +36,18 @@ def lock_rows(before: State, after: State, events: Sequence[Event]) -> Sequence[
 
 def repairs(state: State, stored: Derived) -> list[Row]:
     """Return the rows that bring a session's stored timers and lock in line with its journal."""
-    return [*_timers(state, stored), *_locks(state, stored)]
+    timers = _timers(state, {timer.timer_id: timer.due_at for timer in stored.timers})
+    return [*timers, *_locks(state, stored)]
 
 
-def _timers(state: State, stored: Derived) -> Iterator[Row]:
-    known = {timer.timer_id: timer.due_at for timer in stored.timers}
-    for timer_id in known.keys() - state.timers.keys():
-        yield DropTimer(timer_id, state.session_id)
+def _timers(state: State, known: Mapping[str, str]) -> list[Row]:
+    """Return the rows that make these timers those of the session; each is known by its due time."""
+    gone = [timer_id for timer_id in known if timer_id not in state.timers]
+    rows: list[Row] = [DropTimer(timer_id, state.session_id) for timer_id in gone]
     for timer_id, timer in state.timers.items():
         if known.get(timer_id) != timer.due_at:
-            yield Timer(timer_id, state.session_id, timer.due_at)
+            rows.append(Timer(timer_id, state.session_id, timer.due_at))
+    return rows
 
 
 def _locks(state: State, stored: Derived) -> Iterator[Row]:

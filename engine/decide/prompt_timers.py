@@ -172,7 +172,7 @@ def gone(step: Step, command: Gone) -> None:
     if step.state.phase not in ("running", "waiting", *QUIET) or prompt.reposts >= MOST_REPOSTS:
         return
     nonce = step.new_id("", f"nonce {prompt.path} {prompt.reposts}")
-    step.emit(ev.PromptReposted, path=prompt.path, prompt_id=prompt.prompt_id, nonce=nonce)
+    step.emit_about(prompt, ev.PromptReposted, nonce=nonce)
 
 
 def unreachable(step: Step, command: Unreachable) -> None:

@@ -51,14 +51,8 @@ def answer(step: Step, command: Answer) -> None:
         answer = decided
     elif command.always is not None:
         raise InvalidAnswer("Only the call of a tool can be allowed always. Nothing was decided.")
-    step.emit(
-        ev.PromptAnswered,
-        path=prompt.path,
-        prompt_id=prompt.prompt_id,
-        actor=command.actor.record(),
-        answer=answer,
-        key=command.key,
-    )
+    by = command.actor.record()
+    step.emit_about(prompt, ev.PromptAnswered, actor=by, answer=answer, key=command.key)
     step.wake(prompt.path, question.summary(step.state.prompts[prompt.prompt_id]))
     _after(prompt).answered(step, step.state.prompts[prompt.prompt_id], command)
 
@@ -172,7 +166,7 @@ def shown(step: Step, command: Shown) -> None:
         return
     if step.state.phase not in OPEN_PHASES:
         return
-    step.emit(ev.PromptShown, path=prompt.path, prompt_id=prompt.prompt_id, shown=command.shown)
+    step.emit_about(prompt, ev.PromptShown, shown=command.shown)
     if prompt.deadline is None:
         prompt_timers.start(step, prompt)
 
@@ -187,8 +181,7 @@ def timer_due(step: Step, command: Due) -> None:
         if prompt_timers.due(step, timer):
             # Expired without an answer.
             prompt = step.state.prompts[timer.prompt_id]
-            fields = {"prompt_id": prompt.prompt_id, "outcome": prompt.on_timeout}
-            step.emit(ev.PromptExpired, path=prompt.path, **fields)
+            step.emit_about(prompt, ev.PromptExpired, outcome=prompt.on_timeout)
             step.wake(prompt.path)
             _after(prompt).expired(step, step.state.prompts[prompt.prompt_id])
         return

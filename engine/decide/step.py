@@ -78,6 +78,14 @@ class Step:
             if "scope" in fields:
                 self._moved.add(fields["scope"] or ROOT)
 
+    def emit_at(self, path: str, kind: Callable[..., Event], /, **fields: Any) -> None:
+        """Write an event about the node at a path."""
+        self.emit(kind, path=path, node_id=self.state.nodes[path].node_id, **fields)
+
+    def emit_about(self, prompt: Asked, kind: Callable[..., Event], /, **fields: Any) -> None:
+        """Write an event about a question."""
+        self.emit(kind, path=prompt.path, prompt_id=prompt.prompt_id, **fields)
+
     def moved(self) -> set[str]:
         """Return the addresses of nodes and passes touched since the last call, and everything around them; elsewhere
         nothing can follow. The first call returns everything that is open."""
@@ -143,7 +151,7 @@ class Step:
 
     def withdraw(self, prompt: Asked, reason: str) -> None:
         """Withdraw a question that needs no answer any more."""
-        self.emit(ev.PromptCancelled, path=prompt.path, prompt_id=prompt.prompt_id, reason=reason)
+        self.emit_about(prompt, ev.PromptCancelled, reason=reason)
 
     def set_timer(
         self, path: str | None, timer_id: str, due_at: str, purpose: str, prompt_id: str | None = None
@@ -194,8 +202,7 @@ class Step:
 
     def interrupt(self, path: str, reason: str, saved: Json = None) -> None:
         """Mark a node as interrupted: it is no longer running and has no outcome."""
-        node_id = self.state.nodes[path].node_id
-        self.emit(ev.NodeInterrupted, path=path, node_id=node_id, reason=reason, saved=saved)
+        self.emit_at(path, ev.NodeInterrupted, reason=reason, saved=saved)
 
     def skip(self, path: str, node_id: str, kind: str, reason: str, index: int | None = None) -> None:
         """A node does not run; `index` is its place in a list that is a graph."""
@@ -203,8 +210,7 @@ class Step:
 
     def close(self, path: str, limit: int | None = None) -> None:
         """Complete a container that has nothing left to run."""
-        node_id = self.state.containers[path].node_id
-        self.emit(ev.ContainerCompleted, path=path, node_id=node_id, limit=limit)
+        self.emit_at(path, ev.ContainerCompleted, limit=limit)
 
     def _owner(self, path: str) -> str | None:
         owner = self.state.frames[scope_of(path)].owner
@@ -222,10 +228,9 @@ class Step:
         if not outages.tries_again(self.flow.deadline, run, retry, error, due_at):
             self.fail(path, error)
             return
-        self.emit(
+        self.emit_at(
+            path,
             ev.NodeRetried,
-            path=path,
-            node_id=run.node_id,
             error=storable(error),
             attempt=run.attempt,
             timer_id=retry_id(self.state, path, run),
@@ -242,10 +247,9 @@ class Step:
             return
         container = self.state.containers.get(path)
         keeps = asks and container is not None and self.kinds[container.kind].keeps(self, path)
-        self.emit(
+        self.emit_at(
+            path,
             ev.NodeFailing,
-            path=path,
-            node_id=run.node_id,
             error=storable(error),
             attempt=run.attempt,
             list_id=node.on_failure,
@@ -265,10 +269,9 @@ class Step:
             return
         run, node = self.state.nodes[path], self.node(path)
         goto = None if self._given_up(path) else goto or node.goto
-        self.emit(
+        self.emit_at(
+            path,
             ev.NodeFailed,
-            path=path,
-            node_id=run.node_id,
             error=storable(error),
             attempt=run.attempt,
             contained=True if goto is not None or node.on_error == "continue" else None,
@@ -453,22 +456,10 @@ def named_node(state: State, path: str, name: str) -> NodeRun | None:
     return None if found is None else state.nodes[found]
 
 
-def _output(run: NodeRun) -> Json:
-    return run.output
-
-
-def _status(run: NodeRun) -> Json:
-    return "failed" if run.status == "failing" else run.status
-
-
-def _error(run: NodeRun) -> Json:
-    return run.error
-
-
-_PER_NODE = {
-    "nodes": _output,
-    "status": _status,
-    "errors": _error,
+_PER_NODE: dict[str, Callable[[NodeRun], Json]] = {
+    "nodes": lambda run: run.output,
+    "status": lambda run: "failed" if run.status == "failing" else run.status,
+    "errors": lambda run: run.error,
 }
 
 
@@ -477,15 +468,16 @@ def _inputs(state: State, passes: list[Pass]) -> Json:
     return (state.inputs if owner is None else state.containers[owner].inputs) or {}
 
 
-def _messages(state: State, passes: list[Pass]) -> Json:
-    return [{**message, "by": named(message["by"])} for message in state.messages]
-
-
-def _session(state: State, passes: list[Pass]) -> Json:
+def session_named(state: State) -> dict[str, Json]:
+    """The session as expressions see it."""
     return {"id": state.session_id, "requester": requester_named(state.actor), "flow": state.flow_name}
 
 
-_WHOLE = {"inputs": _inputs, "messages": _messages, "session": _session}
+_WHOLE: dict[str, Callable[[State, list[Pass]], Json]] = {
+    "inputs": _inputs,
+    "messages": lambda state, _: [{**said, "by": named(said["by"])} for said in state.messages],
+    "session": lambda state, _: session_named(state),
+}
 
 
 def _variable(found: dict[str, Any], name: str, flow: Flow, state: State, passes: list[Pass]) -> None:

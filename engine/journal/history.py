@@ -146,11 +146,6 @@ class _Builder:
                 if event.scope is not None and event.list_id is not None:
                     self._handling.add(entry.path)
                     self._add_pass(entry, event.scope, "on_failure", event.list_id, event.timestamp)
-            case _:
-                self._rest(event)
-
-    def _rest(self, event: Event) -> None:
-        match event:
             case ev.ContainerStarted():
                 self._items[event.path or ""] = event.items or []
             case ev.IterationStarted():
@@ -167,15 +162,24 @@ class _Builder:
             case ev.PromptRequested():
                 self._asked(event)
             case ev.Closing():
-                self._no_prompt(event.prompt_id)
+                entry = self._prompts.pop(event.prompt_id)
+                entry.prompts = [known for known in entry.prompts if known != event.prompt_id]
+                if entry.status == "waiting" and not entry.prompts:
+                    entry.status = "completed" if entry.type == "input" else "started"
             case ev.TimerSet(purpose="wait"):
                 entry = self._nodes[event.path or ""]
                 entry.status, entry.until = "waiting", event.due_at
                 self._timers[event.timer_id] = entry
-            case ev.TimerFired():
-                self._fired(event)
+            case ev.TimerFired() if event.timer_id in self._timers:
+                entry = self._timers.pop(event.timer_id)
+                entry.until = None
+                entry.status = "started" if entry.status == "waiting" else entry.status
             case ev.AgentToolRequested():
-                self._requested(event)
+                # A tool call may wait for people before it begins; it stands under the model's name for it.
+                path = event.path or ""
+                entry = Entry("node", path, event.name, "tool", started_at=event.timestamp)
+                self._nodes[path] = entry
+                self._around(scope_of(path)).children.append(entry)
             case ev.AgentToolResult():
                 entry = self._end(event, "failed" if event.is_error else "completed")
                 said = [str(block["text"]) for block in event.content if block.get("type") == "text"]
@@ -254,13 +258,6 @@ class _Builder:
         self._passes[event.scope] = entry
         container.children.append(entry)
 
-    def _requested(self, event: ev.AgentToolRequested) -> None:
-        """Add a tool call, which may wait for people before it begins, under the model's name for it."""
-        path = event.path or ""
-        entry = Entry("node", path, event.name, "tool", started_at=event.timestamp)
-        self._nodes[path] = entry
-        self._around(scope_of(path)).children.append(entry)
-
     def _asked(self, event: ev.PromptRequested) -> None:
         path = event.path or ""
         if path not in self._nodes:
@@ -274,19 +271,6 @@ class _Builder:
         if entry.status != "interrupted" and entry.ended_at is None:
             entry.status = "waiting"
         self._prompts[event.prompt_id] = entry
-
-    def _no_prompt(self, prompt_id: str) -> None:
-        entry = self._prompts.pop(prompt_id)
-        entry.prompts = [known for known in entry.prompts if known != prompt_id]
-        if entry.status != "waiting" or entry.prompts:
-            return
-        entry.status = "completed" if entry.type == "input" else "started"
-
-    def _fired(self, event: ev.TimerFired) -> None:
-        entry = self._timers.pop(event.timer_id, None)
-        if entry is not None:
-            entry.until = None
-            entry.status = "started" if entry.status == "waiting" else entry.status
 
 
 def _ended(entry: Entry, otherwise: str) -> str:

@@ -265,8 +265,8 @@ def check_stored(result: CommitResult) -> None:
         raise result.reason
 
 
-class Head(Record, frozen=True):
-    """Position of a session. `owner` is None if no process holds it; `quarantined` is the reason, or None."""
+class HeadRow(Record, frozen=True):
+    """Position of a session. `owner` is None if no process holds it."""
 
     session_id: str
     flow_name: str
@@ -281,6 +281,11 @@ class Head(Record, frozen=True):
     created_at: str
     updated_at: str
     ended_at: str | None
+
+
+class Head(HeadRow, frozen=True):
+    """Position of a session as its readers see it; `quarantined` is the reason, or None."""
+
     quarantined: str | None
 
 

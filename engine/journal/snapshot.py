@@ -206,7 +206,8 @@ def to_json(state: State) -> dict[str, Json]:
             for jump, number in sorted(frame.loops.items())
         },
         "prompts": {
-            key: _asked_json(prompt) for key, prompt in sorted(state.prompts.items(), key=_by_number)
+            key: _asked_json(state.prompts[key])
+            for key in sorted(state.prompts, key=lambda key: (state.prompts[key].number or 0, key))
         },
         "timers": {key: _named(timer) for key, timer in sorted(state.timers.items())},
         "messages": list(state.messages),
@@ -253,10 +254,6 @@ def _plain(value: Any) -> Json:
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     return _named(value) if isinstance(value, Struct) else value
-
-
-def _by_number(item: tuple[str, Asked]) -> tuple[int, str]:
-    return item[1].number or 0, item[0]
 
 
 def container_stack(state: State, place: str | None) -> list[dict[str, Json]]:

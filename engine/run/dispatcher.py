@@ -40,7 +40,7 @@ from engine.language.errors import (
 )
 from engine.run.engine import Engine
 from engine.run.executor import about
-from engine.run.remote_commands import BadRequest, command, migration_of, next_try_by
+from engine.run.remote_commands import BadRequest, Migration, command, session_request
 from engine.run.supervision import is_lost
 
 if TYPE_CHECKING:
@@ -556,15 +556,14 @@ async def perform(engine: Engine, row: InboxRow) -> None:
         if row.session_id is None:
             raise BadRequest("a request names the session that it is for")
         consumed = [Consumed(row.id, "applied")]
-        if (migration := migration_of(row)) is not None:
-            flow, actor = migration
-            await engine.migrate(row.session_id, flow, actor=actor, consumed=consumed)
-            return
-        if (again := next_try_by(row)) is not None:
-            await engine.retry(row.session_id, actor=again)
+        wanted = session_request(row)
+        if wanted is None:
+            await engine.hear(row.session_id, command(row), consumed=consumed)
+        elif isinstance(wanted, Migration):
+            await engine.migrate(row.session_id, wanted.flow, actor=wanted.actor, consumed=consumed)
+        else:
+            await engine.retry(row.session_id, actor=wanted.actor)
             await engine.writer.call(engine.store.consume, consumed, engine.now())
-            return
-        await engine.hear(row.session_id, command(row), consumed=consumed)
     except (StorageError, ClockJumped):
         raise
     except SaysoError as error:

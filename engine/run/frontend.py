@@ -100,7 +100,7 @@ UNSEEN: dict[str, Json] = {"runtime": True}
 """Place of a question that waits to be read from its session."""
 
 
-class NoFrontend:
+class NoFrontend(Frontend):
     """Shows nothing: questions wait to be read from their session (`Session.questions`); messages fail, as nobody would
     see them."""
 
@@ -110,6 +110,7 @@ class NoFrontend:
 
     async def close(self, state: State, asked: Asked) -> None:
         """See `Frontend.close`."""
+        return
 
     async def deliver(self, message: Message, key: str) -> dict[str, Json]:
         """See `Frontend.deliver`."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import Struct
+
 from engine.decide.commands import (
     Abort,
     Answer,
@@ -40,6 +42,7 @@ class BadRequest(SaysoError):
     code = "bad_request"
 
 
+_UNREADABLE = (NotJson, KeyError, TypeError, ValueError)
 _ACTOR_FACTS = Actor.__struct_fields__
 
 
@@ -91,7 +94,7 @@ def made(key: str, read: Callable[[], dict[str, Any]]) -> Command:
         names = parts.split()
         _known(data.keys() - {"do", "actor", *(name.rstrip("?") for name in names)}, f"of a request {word!r}")
         return make(*(_part(key, data, name) for name in names))
-    except (NotJson, KeyError, TypeError, ValueError) as error:
+    except _UNREADABLE as error:
         raise BadRequest(f"not a request of this release: {error!r}") from error
 
 
@@ -132,24 +135,29 @@ _WORDS: dict[str, tuple[Callable[..., Command], str]] = {
 """The command of each word, and its parts in the order of the command's fields; `?`: may be left out. `key` is the row's."""
 
 
-def next_try_by(row: InboxRow) -> Actor | None:
-    """Return the actor of a request to retry a failed session, or None for other requests. Raises `BadRequest`."""
+class Retry(Struct, frozen=True):
+    """A request to try a failed session again."""
+
+    actor: Actor
+
+
+class Migration(Struct, frozen=True):
+    """A request to go on with another text."""
+
+    flow: Flow
+    actor: Actor
+
+
+def session_request(row: InboxRow) -> Retry | Migration | None:
+    """Return the request if it takes more than a command; None for any other. Raises `BadRequest`, `FlowError`."""
     try:
         data = decode(row.payload)
-        return actor_from(data["actor"]) if data["do"] == "retry" else None
-    except (NotJson, KeyError, TypeError, ValueError) as error:
-        raise BadRequest(f"not a request of this release: {error!r}") from error
-
-
-def migration_of(row: InboxRow) -> tuple[Flow, Actor] | None:
-    """Return the new flow and the actor of a migration request, or None for other requests. Raises `BadRequest`,
-    `FlowError`."""
-    from engine.flow.load import flow_from_body
-
-    try:
-        data = decode(row.payload)
+        if data["do"] == "retry":
+            return Retry(actor_from(data["actor"]))
         if data["do"] != "migrate":
             return None
-        return flow_from_body(canonical(data["flow"])), actor_from(data["actor"])
-    except (NotJson, KeyError, TypeError, ValueError) as error:
+        from engine.flow.load import flow_from_body
+
+        return Migration(flow_from_body(canonical(data["flow"])), actor_from(data["actor"]))
+    except _UNREADABLE as error:
         raise BadRequest(f"not a request of this release: {error!r}") from error

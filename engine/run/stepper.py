@@ -24,9 +24,7 @@ from engine.decide.commands import (
     Command,
     Facts,
     LockQueued,
-    NodeBroke,
-    NodeCut,
-    NodeDone,
+    NodeEnded,
     Policy,
     Shown,
     no_manager,
@@ -182,7 +180,7 @@ class Stepper:
                 raise refusal
             if result is None:
                 # The session's folder may have changed: a node ended, or files came with a message.
-                ended = isinstance(command, NodeDone | NodeBroke | NodeCut)
+                ended = isinstance(command, NodeEnded)
                 files = not refusal and (ended or bool(getattr(command, "files", None)))
                 result = await self.commit(live, events, after, () if refusal else consumed, new, files=files)
             match result:

@@ -20,7 +20,7 @@ import apsw
 
 from engine.language.errors import Corrupt, RowRefused, StorageBroken, StorageBusy, StorageError, StorageFull
 from engine.storage.backoff import Patience
-from engine.storage.database import UNREADABLE, Database, SqlValue, T, WriteWatch
+from engine.storage.database import UNREADABLE, Database, Refusal, SqlValue, T, WriteWatch
 from engine.storage.errors import DatabaseRefused, DiskFailed, NotWritable, NoWriteAheadLog
 
 BUSY_MILLISECONDS = 5_000
@@ -181,21 +181,12 @@ class SqliteConnection(Database):
         sql: str,
         values: Sequence[SqlValue],
         changes: int | None = None,
-        otherwise: Callable[[], Exception] = StorageError,
+        otherwise: Refusal = StorageError,
     ) -> None:
         """See `Database.post`. Carried out at once."""
         self.raw.execute(sql, values)
         if changes is not None and self.raw.changes() != changes:
             raise otherwise()
-
-    def settle(self) -> None:
-        """See `Database.settle`. Nothing is under way."""
-
-    def notify(self) -> None:
-        """See `Database.notify`. Others look at `data_version`."""
-
-    def hold(self, *names: str, shared: bool = False) -> None:
-        """See `Database.hold`. Nobody else writes meanwhile."""
 
     @contextlib.contextmanager
     def read(self, *, single: bool = False) -> Iterator[None]:

@@ -7,16 +7,17 @@ order to be changed is read with `for_update`, and what no row stands for is hel
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from engine.language.errors import StorageError
 from engine.storage.errors import NotCompacted
 
 T = TypeVar("T")
 SqlValue: TypeAlias = str | bytes | int | None
+Refusal: TypeAlias = Callable[[], Exception]
+"""Makes the error that is raised."""
 UNREADABLE: tuple[Any, ...] = ()
 """In place of a row whose text is none: damage."""
 
@@ -51,8 +52,8 @@ class WriteWatch:
         """Close what it has open."""
 
 
-class Database(ABC):
-    """A connection. Not for two threads at once."""
+class Database(Protocol):
+    """A connection. Not for two threads at once. Methods without a result do nothing where a backend has no use for them."""
 
     refused: ClassVar[tuple[type[Exception], ...]]
     """Errors of a statement that concern only the row that it writes."""
@@ -70,76 +71,63 @@ class Database(ABC):
     watch: WriteWatch
     """Check that it is as new as it should be."""
 
-    transactions = 0
+    transactions: int = 0
     """Number of write transactions so far: reads for one of them do not apply to the next."""
 
     broken: str | None = None
     """Why no work is done any more: everything raises `StorageBroken` with it."""
 
-    @abstractmethod
     def close(self) -> None:
         """Close; a second call does nothing."""
 
-    @abstractmethod
     def write(self, *, suspended: bool = False) -> AbstractContextManager[None]:
         """A write transaction: durable when the block is left normally, undone when it raises.
 
         With `suspended` it is allowed where a watch refuses all others."""
 
-    @abstractmethod
     def read(self, *, single: bool = False) -> AbstractContextManager[None]:
         """A read transaction, or the transaction that is open: everything in the block sees one moment. A `single` statement
         does so by itself."""
 
-    @abstractmethod
     def savepoint(self) -> AbstractContextManager[None]:
         """A part of a write transaction that is undone alone when it raises."""
 
-    @abstractmethod
     def atomically(self, work: Callable[[], T], *, suspended: bool = False) -> T:
         """Return the result of `work` in a write transaction, repeated in a new one if it lost against another."""
 
-    @abstractmethod
     def one(self, sql: str, values: Sequence[SqlValue] = ()) -> tuple[Any, ...] | None:
         """The first row, or None."""
 
-    @abstractmethod
     def all(self, sql: str, values: Sequence[SqlValue] = ()) -> list[tuple[Any, ...]]:
         """All rows."""
 
-    @abstractmethod
     def each(self, sql: str, values: Sequence[SqlValue] = ()) -> Iterator[tuple[Any, ...]]:
         """Rows one after the other, inside a transaction: whoever wants only the first ones pays only for them."""
 
-    @abstractmethod
     def found(self, sql: str, keys: Iterable[SqlValue]) -> Iterator[tuple[SqlValue, tuple[Any, ...] | None]]:
         """Each of these keys with the row that `sql`, which ends on `column = ?`, finds by it: None, or `UNREADABLE`, for that
         one alone."""
 
-    @abstractmethod
     def run(self, sql: str, values: Sequence[SqlValue] = ()) -> int:
         """Run a statement that changes rows; how many it changed."""
 
-    @abstractmethod
     def post(
         self,
         sql: str,
         values: Sequence[SqlValue],
         changes: int | None = None,
-        otherwise: Callable[[], Exception] = StorageError,
+        otherwise: Refusal = StorageError,
     ) -> None:
         """Run a statement, by the next `settle` at the latest. Where `changes` is given and it changed another number of
         rows, what `otherwise` gives is raised, there or here."""
 
-    @abstractmethod
     def settle(self) -> None:
         """Wait for what was posted, and raise what came of it. A transaction does so before it ends."""
+        return
 
-    @abstractmethod
     def many(self, sql: str, rows: Iterable[Sequence[SqlValue]]) -> None:
         """Run a statement once for each row of values."""
 
-    @abstractmethod
     def next_number(self, table: str, column: str, look: str) -> int:
         """The next number for a row of this table, greater than any that was given out; `look` finds it on SQLite."""
 
@@ -147,20 +135,18 @@ class Database(ABC):
         """Give out numbers behind those of rows that were written with theirs. SQLite does by itself."""
         return
 
-    @abstractmethod
     def hold(self, *names: str, shared: bool = False) -> None:
         """Until this transaction ends no other one holds these names; with `shared` others may that hold it shared.
         SQLite has one writer anyhow."""
+        return
 
-    @abstractmethod
     def notify(self) -> None:
         """Have other processes look, once the transaction is committed. A wake-up may be lost."""
+        return
 
-    @abstractmethod
     def row_error(self, error: Exception) -> StorageError | None:
         """Our error for one that concerns only the row that was written, not the database; else None."""
 
-    @abstractmethod
     def data_version(self) -> int:
         """A number that moves when another connection has committed."""
 

@@ -29,7 +29,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
@@ -255,8 +255,9 @@ def _named(holder: Holder | None) -> str:
     return f"`{holder.command}`, process {holder.pid} on {holder.host}, since {holder.since}{where}{state}"
 
 
-class Serving(Protocol):
-    """The lease to serve a database, which this process holds."""
+class Serving:
+    """The lease to serve a database, which this process holds. This one is of a database that no other process can reach:
+    it is always ours, and nobody asks about it."""
 
     def reached_at(self, address: str) -> None:
         """Say where people reach this server."""
@@ -272,36 +273,14 @@ class Serving(Protocol):
 
     def retake(self) -> bool:
         """True if it is ours again after `release`, and no other process has it."""
+        return True
 
     def close(self) -> None:
         """Give it back for good."""
 
 
-class FreeLease:
-    """The lease to serve what no other process can reach."""
-
-    def reached_at(self, address: str) -> None:
-        """Nobody asks."""
-
-    def stopping(self) -> None:
-        """Nobody waits."""
-
-    def beat(self) -> None:
-        """Nobody looks."""
-
-    def release(self) -> None:
-        """Nobody else takes it."""
-
-    def retake(self) -> bool:
-        """It is always ours."""
-        return True
-
-    def close(self) -> None:
-        """Nobody else takes it."""
-
-
-class Lease:
-    """A lease that this process holds: a locked file."""
+class Lease(Serving):
+    """A locked file."""
 
     def __init__(self, descriptor: int, holder: Holder) -> None:
         self._descriptor = descriptor

@@ -143,23 +143,18 @@ class PostgresStore(Store):
         return self._owners.members()
 
 
-class ServingLane:
-    """The lease to serve a database on Postgres alone: see `leases.Serving`. It is a role and a lane."""
+class ServingLane(Serving):
+    """The lease to serve a database on Postgres alone: see `leases.Serving`. It is a role and a lane. Processes are
+    found by host and number, and give signs of life by themselves."""
 
     def __init__(self, store: PostgresStore, holder: Holder) -> None:
         """`retake` takes it."""
         self._store, self._holder = store, holder
         self._lane: Lane | None = None
 
-    def reached_at(self, address: str) -> None:
-        """See `Serving.reached_at`. Processes are found by host and number."""
-
     def stopping(self) -> None:
         """See `Serving.stopping`."""
         self._store.leave()
-
-    def beat(self) -> None:
-        """See `Serving.beat`. A process on a server gives signs of life by itself."""
 
     def release(self) -> None:
         """See `Serving.release`."""

@@ -26,7 +26,7 @@ from psycopg import errors
 
 from engine.language.errors import Corrupt, RowRefused, StorageBroken, StorageBusy, StorageError, StorageFull
 from engine.storage.backoff import delays
-from engine.storage.database import Database, SqlValue, WriteWatch
+from engine.storage.database import Database, Refusal, SqlValue, WriteWatch
 from engine.storage.errors import (
     ConnectionLost,
     DatabaseRefused,
@@ -131,7 +131,7 @@ class PostgresConnection(Database):
         self._writer = os.urandom(8).hex()
         self._number = 0
         self._pipeline: psycopg.Pipeline | None = None
-        self._posted: list[tuple[psycopg.Cursor[tuple[Any, ...]], int, Callable[[], Exception]]] = []
+        self._posted: list[tuple[psycopg.Cursor[tuple[Any, ...]], int, Refusal]] = []
         self._tell = False
         self.writing = False
         """True while a write transaction is open."""
@@ -355,7 +355,7 @@ class PostgresConnection(Database):
         sql: str,
         values: Sequence[SqlValue],
         changes: int | None = None,
-        otherwise: Callable[[], Exception] = StorageError,
+        otherwise: Refusal = StorageError,
     ) -> None:
         """See `Database.post`."""
         cursor = self._send(sql, values)

@@ -23,7 +23,7 @@ from engine.journal.records import (
     Timer,
 )
 from engine.language.errors import Corrupt, Fenced
-from engine.storage.database import Database
+from engine.storage.database import Database, SqlValue
 from engine.storage.errors import NoSuchRow, PromptOfAnother
 from engine.storage.lanes import LaneTable
 from engine.storage.sealing import Sealer
@@ -74,11 +74,9 @@ _PROMPT_BY_N = PROMPTS.where("n = ?")
 _PROMPTS = "SELECT n FROM prompts ORDER BY n"
 _PROMPTS_OF_STATUS = "SELECT n FROM prompts WHERE status IN (SELECT value FROM json_each(?)) ORDER BY n"
 _PROMPTS_OF_SESSION = "SELECT n FROM prompts WHERE session_id = ? ORDER BY n"
-_PROMPTS_OF_SESSION_AND_STATUS = """SELECT n FROM prompts WHERE session_id = ?
- AND status IN (SELECT value FROM json_each(?)) ORDER BY n"""
+_PROMPTS_OF_SESSION_AND_STATUS = _PROMPTS_OF_STATUS.replace("WHERE", "WHERE session_id = ? AND")
 _PROMPTS_OF_THREAD = "SELECT n FROM prompts WHERE thread_key = ? ORDER BY n"
-_PROMPTS_OF_THREAD_AND_STATUS = """SELECT n FROM prompts WHERE thread_key = ?
- AND status IN (SELECT value FROM json_each(?)) ORDER BY n"""
+_PROMPTS_OF_THREAD_AND_STATUS = _PROMPTS_OF_STATUS.replace("WHERE", "WHERE thread_key = ? AND")
 
 _PUT_TIMER = TIMERS.upsert("session_id, timer_id")
 _DROP_TIMER = "DELETE FROM timers WHERE session_id = ? AND timer_id = ?"
@@ -146,18 +144,16 @@ class InboxTable(Tables):
     def rows(self, *, after: int = 0, limit: int | None = 100) -> list[InboxRow]:
         """Rows that nobody has consumed, oldest first, with id > `after`. Verified; a row that does not verify is
         marked with outcome `corrupt` and left out."""
-        corrupt: list[int] = []
-        with self._db.read():
-            ids = self._db.all(_INBOX_OPEN, (after, at_most(limit)))
-            rows = list(self._each(INBOX, _INBOX, ids, corrupt))
-        self._set_aside("inbox row", _INBOX_CORRUPT, corrupt)
-        return [row for row in rows if row.outcome is None]
+        return self._open(_INBOX_OPEN, after, at_most(limit))
 
     def lane(self, lane: str) -> list[InboxRow]:
         """The rows with this ordering key that nobody has consumed, oldest first. Verified as for `rows`."""
+        return self._open(_LANE, lane)
+
+    def _open(self, ids: str, *values: SqlValue) -> list[InboxRow]:
         corrupt: list[int] = []
         with self._db.read():
-            rows = list(self._each(INBOX, _INBOX, self._db.all(_LANE, (lane,)), corrupt))
+            rows = list(self._each(INBOX, _INBOX, self._db.all(ids, values), corrupt))
         self._set_aside("inbox row", _INBOX_CORRUPT, corrupt)
         return [row for row in rows if row.outcome is None]
 

@@ -22,28 +22,15 @@ from msgspec.structs import astuple
 
 from engine.journal.events import SCHEMA_VERSION
 from engine.journal.phases import ENDED
-from engine.journal.records import Commit, Head, NewSession, Record
+from engine.journal.records import Commit, Head, HeadRow, NewSession, Record
 from engine.language.errors import Corrupt, KeyMissing, RowRefused, SchemaTooNew, StorageError
 from engine.storage import errors
 from engine.storage.packing import unpacked_apart
 
 
-class StoredHead(Record, frozen=True):
+class StoredHead(HeadRow, frozen=True):
     """A session's head as stored. `origin` is where its chain begins, `chain` the MAC of its last journal row."""
 
-    session_id: str
-    flow_name: str
-    flow_digest: str
-    parent_session_id: str | None
-    thread_key: str | None
-    status: str
-    phase: str
-    epoch: int
-    seq: int
-    owner: str | None
-    created_at: str
-    updated_at: str
-    ended_at: str | None
     origin: bytes
     chain: bytes
     mac: bytes = b""
@@ -165,7 +152,7 @@ def row_events(
             f"The journal of {head.session_id} has no row {seq + 1} where one should be (found {record.seq})."
         )
     _check_row(sealer, head, record, chain)
-    return list(unpacked_apart(events_in(sealer, head.session_id, record)))
+    return unpacked_apart(sealer.opened(head.session_id, (JOURNAL, record.seq), record.body))
 
 
 def verified_events(
@@ -201,11 +188,6 @@ def _check_row(sealer: Sealer, head: StoredHead, record: JournalRecord, chain: b
         raise Corrupt(
             f"Row {record.seq} in the journal of {head.session_id} was changed outside this program."
         )
-
-
-def events_in(sealer: Sealer, session_id: str, record: JournalRecord) -> bytes:
-    """The packed events of a row that was verified."""
-    return sealer.opened(session_id, (JOURNAL, record.seq), record.body)
 
 
 def check_chain(sealer: Sealer, head: StoredHead, records: Iterable[JournalRecord]) -> None:

@@ -66,7 +66,6 @@ from engine.storage.flows import FLOWS_HELD, FlowTable
 from engine.storage.kept import KeptTable
 from engine.storage.lanes import LaneTable
 from engine.storage.leases import (
-    FreeLease,
     Holder,
     Member,
     Served,
@@ -487,7 +486,7 @@ class Store(Tables):
 
     def try_serving(self, holder: Holder) -> Serving | None:
         """The lease to serve this database, or None while another process has it. Raises `StorageError`."""
-        return FreeLease() if self.file is None else try_lease(note_of(self.file), holder)
+        return Serving() if self.file is None else try_lease(note_of(self.file), holder)
 
     def served(self) -> Served:
         """The error that says who serves it."""

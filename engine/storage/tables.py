@@ -33,7 +33,7 @@ from engine.journal.records import (
 )
 from engine.language.errors import Corrupt, Erased, KeyMissing, RowRefused
 from engine.storage.database import UNREADABLE, Database, SqlValue
-from engine.storage.sealing import ENCRYPTED, Cipher, Sealer, StoredHead, check_texts
+from engine.storage.sealing import ENCRYPTED, Sealer, StoredHead, check_texts
 
 _log = logging.getLogger("sayso.storage")
 
@@ -98,7 +98,7 @@ class Table(Generic[R]):
     def sealed(self, sealer: Sealer, record: R, n: int | None = None) -> tuple[Any, ...]:
         """The columns of a row, with its MAC."""
         if sealer.cipher is not None and self.secret:
-            record = self._encrypted(sealer.cipher, record)
+            record = self._changed(record, sealer.cipher.encrypted, encrypted=False)
         values = astuple(record)[: self._width]
         if not self._prose:
             check_texts(self.what, values)
@@ -112,28 +112,20 @@ class Table(Generic[R]):
 
     def opened(self, sealer: Sealer, record: R) -> R:
         """A record that was verified, decrypted. Raises `KeyMissing`, `Erased`, `Corrupt`."""
-        found = {
-            name: sealer.opened(self._scope(record), self._about(record, name), body)
-            for name in self.secret
-            if (body := getattr(record, name)) is not None and body[:1] == ENCRYPTED
-        }
-        return replace(record, **found) if found else record
+        return self._changed(record, sealer.opened, encrypted=True)
 
-    def _encrypted(self, cipher: Cipher, record: R) -> R:
-        """The record with its bodies encrypted; those that are so already are bodies of this row, and stay."""
-        found = {
-            name: cipher.encrypted(self._scope(record), self._about(record, name), body)
-            for name in self.secret
-            if (body := getattr(record, name)) is not None and body[:1] != ENCRYPTED
-        }
-        return replace(record, **found) if found else record
-
-    def _scope(self, record: R) -> str:
+    def _changed(
+        self, record: R, change: Callable[[str, tuple[object, ...], bytes], bytes], *, encrypted: bool
+    ) -> R:
+        """The record with those bodies changed that are `encrypted`, or are not yet."""
         session_id = getattr(record, "session_id") if self._of_session else None  # noqa: B009 - of some
-        return kind_of(self.name) if session_id is None else str(session_id)
-
-    def _about(self, record: R, name: str) -> tuple[object, ...]:
-        return self.domain, getattr(record, self.key), name
+        scope = kind_of(self.name) if session_id is None else str(session_id)
+        found = {
+            name: change(scope, (self.domain, getattr(record, self.key), name), body)
+            for name in self.secret
+            if (body := getattr(record, name)) is not None and (body[:1] == ENCRYPTED) is encrypted
+        }
+        return replace(record, **found) if found else record
 
 
 def kind_of(table: str) -> str:

@@ -7,7 +7,7 @@ are asked.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from engine.decide.agents import budget, grants, listings, outcomes, people, tool_calls
 from engine.decide.agents import memory as notes
@@ -81,9 +81,8 @@ def _file_block(given: Json) -> Json:
     }
 
 
-def _say(step: Step, path: str, node_id: str, source: str, content: Sequence[Json], **more: Json) -> None:
-    fields = {"role": "user", "source": source, "content": list(content), **more}
-    step.emit(ev.AgentMessage, path=path, node_id=node_id, **fields)
+def _say(step: Step, path: str, source: str, content: list[Json]) -> None:
+    step.emit_at(path, ev.AgentMessage, role="user", source=source, content=content)
 
 
 # --- what may begin --------------------------------------------------------------------------------------------
@@ -139,7 +138,7 @@ def begin_turn(step: Step, scope: str, key: str) -> None:
     waits = before is None and not unsent(agent) and not agent.resends and not held
     if waits and spoken(agent)[-1]["role"] == "assistant":
         # The answer was interrupted, and no message has arrived since.
-        _say(step, owner, step.state.nodes[owner].node_id, "prompt", [{"type": "text", "text": "Go on."}])
+        _say(step, owner, "prompt", [{"type": "text", "text": "Go on."}])
         agent = agent_at(step.state, owner)
     purpose = _purpose(agent, before, least.full)
     config: dict[str, Json] = {
@@ -235,7 +234,7 @@ def _answered(step: Step, owner: str, path: str, output: Json) -> None:
             outcomes.stuck(step, owner, {"type": "output", "message": message, "details": {"text": text}})
         else:
             wrong = {"type": "text", "text": outcomes.WRONG.format(problem=problem)}
-            _say(step, owner, step.state.nodes[owner].node_id, "engine", [wrong])
+            _say(step, owner, "engine", [wrong])
 
 
 def _twice(uses: list[Json]) -> bool:
@@ -252,7 +251,8 @@ def _record(
     step: Step, owner: str, path: str, output: Json, content: list[Json], *, final: bool = False
 ) -> None:
     _opened(step, owner, path, output)
-    step.emit(
+    step.emit_at(
+        owner,
         ev.AgentMessage,
         **_outcome(step, owner, path, output),
         role="assistant",
@@ -271,16 +271,13 @@ def _opened(step: Step, owner: str, path: str, output: Json) -> None:
     """Journal what the call was made of, now that it is answered."""
     told = output.get("opened")
     if told:
-        node_id = step.state.nodes[owner].node_id
-        step.emit(ev.AgentOpened, path=owner, node_id=node_id, turn=path, **told)
+        step.emit_at(owner, ev.AgentOpened, turn=path, **told)
 
 
 def _outcome(step: Step, owner: str, path: str, output: Json) -> dict[str, Json]:
-    """Return the fields shared by all outcomes of a model call: its agent, its usage and its cost."""
+    """Return the fields shared by all outcomes of a model call: its usage and its cost."""
     usage = {name: number for name, number in (output.get("usage") or {}).items() if number}
     return {
-        "path": owner,
-        "node_id": step.state.nodes[owner].node_id,
         "turn": path,
         "usage": usage,
         **budget.paid(step, model_of(step.state, path), output),
@@ -313,7 +310,7 @@ def _compact(step: Step, owner: str, path: str, output: Json) -> None:
         _opened(step, owner, path, output)
         agent = agent_at(step.state, owner)
         made = {"content": compacted(agent, SUMMED if block else summary), "replaced": len(agent.messages)}
-        step.emit(ev.AgentCompacted, **_outcome(step, owner, path, output), **made, block=block)
+        step.emit_at(owner, ev.AgentCompacted, **_outcome(step, owner, path, output), **made, block=block)
         return
     _record(step, owner, path, output, [])
     error = {"type": "summary", "message": f"the summary of the conversation cannot be used ({reason})"}
@@ -345,14 +342,8 @@ def cap_decided(step: Step, prompt: Asked) -> None:
     """A person let the agent go on at a cap, or did not."""
     run = step.state.nodes[prompt.path]
     if (prompt.answer or {}).get("value") == "raise":
-        step.emit(
-            ev.AgentBudget,
-            path=prompt.path,
-            node_id=run.node_id,
-            scope=prompt.scope,
-            caps=prompt.caps,
-            actor=prompt.actor or {},
-        )
+        by = prompt.actor or {}
+        step.emit_at(prompt.path, ev.AgentBudget, scope=prompt.scope, caps=prompt.caps, actor=by)
         return
     message = f"node {run.node_id}: it was stopped at its cap"
     if prompt.status == "expired":
@@ -407,7 +398,7 @@ class Agent(Passes):
             blocks.append(_read_later("memory", notes.place(step.state, memory.scope)))
         blocks += [_file_block(given) for given in config.get("files") or ()]
         blocks.append({"type": "text", "text": unposed(config["prompt"])})
-        _say(step, path, node.id, "prompt", blocks)
+        _say(step, path, "prompt", blocks)
 
     def startable(self, flow: Flow, state: State, scope: str) -> Iterator[tuple[Work, str]]:
         """The tool calls of the last answer, or the next model call."""

@@ -121,10 +121,9 @@ def give(step: Step, prompt: Asked, bound_to: str, given: Json) -> None:
     terms = (prompt.answer or {}).get("always")
     if not terms or prompt.tool is None:
         return
-    step.emit(
+    step.emit_about(
+        prompt,
         ev.GrantGiven,
-        path=prompt.path,
-        prompt_id=prompt.prompt_id,
         node_id=step.node(agent_of(step.state, prompt.path) or "").id,
         tool=str(prompt.tool["name"]),
         fields=terms["fields"],
@@ -199,10 +198,9 @@ def revoke(step: Step, command: Revoke) -> None:
         step.permit(command.actor, "revoke", prompt)
     row = next((one for one in wide_grants.standing(step) if one.prompt_id == grant.prompt_id), None)
     by = command.actor.record()
-    step.emit(
+    step.emit_about(
+        prompt,
         ev.GrantRevoked,
-        path=prompt.path,
-        prompt_id=prompt.prompt_id,
         actor=by,
         key=command.key,
         grant=None if row is None else wide_grants.after_end(row, by, step.facts.now),

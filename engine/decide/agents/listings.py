@@ -76,18 +76,12 @@ def decided(step: Step, prompt: Asked) -> None:
     """People have looked at it."""
     if (prompt.answer or {}).get("value") != OFFER:
         return
-    agent, run = agent_at(step.state, prompt.path), step.state.nodes[prompt.path]
+    agent = agent_at(step.state, prompt.path)
     new = {tool["name"]: tool for tool in (prompt.listing or {})["tools"]}
     body = agent.body or {}
     tools = [{**tool, **new.get(tool["name"], {})} for tool in body.get("tools") or ()]
-    step.emit(
-        ev.AgentOpened,
-        path=prompt.path,
-        node_id=run.node_id,
-        body={**body, "tools": tools},
-        drop=True,
-        listed=list(new),
-    )
+    body = {**body, "tools": tools}
+    step.emit_at(prompt.path, ev.AgentOpened, body=body, drop=True, listed=list(new))
 
 
 # --- what was approved, for later conversations --------------------------------------------------------------------

@@ -172,7 +172,7 @@ def in_words(step: Step, owner: str) -> None:
 def _emit(step: Step, owner: str, how: str, **more: Json) -> None:
     """Write it, unless the agent is given up already."""
     if not has_failed(step.state, owner):
-        step.emit(ev.AgentOutcome, path=owner, node_id=step.state.nodes[owner].node_id, how=how, **more)
+        step.emit_at(owner, ev.AgentOutcome, how=how, **more)
 
 
 def _text(words: str) -> list[Json]:

@@ -109,10 +109,9 @@ def _say(step: Step, path: str, said: Steer, mark: str) -> None:
             return
         if sum(map(len, [*waiting, said.text])) > MOST_OVERHEARD:
             blocks = [text_block(_LEFT_OUT)]
-    step.emit(
+    step.emit_at(
+        path,
         ev.AgentMessage,
-        path=path,
-        node_id=step.state.nodes[path].node_id,
         role="user",
         source="person",
         content=blocks,

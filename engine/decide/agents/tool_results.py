@@ -279,20 +279,12 @@ def _read_file(output: Mapping[str, Json]) -> str:
     return f"{where}\n{output.get('text')}"
 
 
-def _write_file(output: Mapping[str, Json]) -> str:
-    return f"wrote {output.get('size')} bytes to {_value(output.get('path'))}"
-
-
-def _remember(output: Mapping[str, Json]) -> str:
-    return f"kept: {output.get('text')}"
-
-
 _TOLD: Mapping[str, Callable[[Mapping[str, Json]], str]] = {
     "shell": _shell,
     "http": _http,
     "read_file": _read_file,
-    "write_file": _write_file,
-    "remember": _remember,
+    "write_file": lambda output: f"wrote {output.get('size')} bytes to {_value(output.get('path'))}",
+    "remember": lambda output: f"kept: {output.get('text')}",
 }
 
 
