@@ -160,6 +160,26 @@ TOP = (
         "Say in plain sentences what a flow does, whom it asks, and what happens if nobody answers.",
         FLOW,
     ),
+    command(
+        "replay = replay:replay",
+        """Compare recorded runs of a flow with another text of it, before that is served.
+
+        It says the first difference of each run, which approvals would be gone or change, and whether runs that wait could go
+        on. Nothing is run. The exit code is 1 where something differs.
+        """,
+        argument("FLOW", "A flow's name.", "name"),
+        option("--against FLOW", "The new text: a file, or a flow. [the flow as it is now]", name="new_text"),
+        option(
+            "--exports DIR",
+            "Read files of `sayso sessions export` there. [this database]",
+            Path,
+            name="folder",
+            exists=True,
+        ),
+        option("--last N", "How many runs of the database.", int, 100, min=1),
+        flag("--markdown", "Print a comment for a pull request."),
+        JSON,
+    ),
     command("schema = flows:schema", "Print the JSON Schema of flow files, for editors."),
     command(
         "doctor = doctor:doctor_command",

@@ -125,7 +125,9 @@ class _Help(argparse.HelpFormatter):
             return "\n".join(
                 line for row, at in rows for line in wrapped(row.strip(), width, at, f"{at}    ")
             )
-        paragraphs = ("\n".join(wrapped(part, width, indent)) for part in text.split("\n\n"))
+        paragraphs = (
+            "\n".join(wrapped(" ".join(part.split()), width, indent)) for part in text.split("\n\n")
+        )
         return "\n\n".join(paragraphs)
 
     def _split_lines(self, text: str, width: int) -> list[str]:

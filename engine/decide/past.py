@@ -437,9 +437,8 @@ def _plan_inputs(made: Plan, old: Flow, new: Flow, state: State) -> None:
         made.waits[prompt.path] = "input"
     if state.inputs is None:
         return
-    kept = {name: value for name, value in state.inputs.items() if name in new.inputs}
     try:
-        values, missing = coerce_inputs(new, kept)
+        values, missing = kept_inputs(new, state.inputs)
     except InvalidInputs as error:
         made.problems.append(f"inputs: {error}")
         return
@@ -447,6 +446,15 @@ def _plan_inputs(made: Plan, old: Flow, new: Flow, state: State) -> None:
         f"inputs: the new text needs `{name}`, which this session was not given" for name in missing
     ]
     made.inputs = codec.copy(values)
+
+
+def kept_inputs(new: Flow, given: Mapping[str, Json]) -> tuple[dict[str, Json], list[str]]:
+    """Return the inputs of a session under another text, and the names of those that are missing then. One that was left empty stays
+    so, unless it is required now. Raises `InvalidInputs`."""
+    empty = {name for name, value in given.items() if value is None and name in new.inputs}
+    named = {name: value for name, value in given.items() if name in new.inputs and name not in empty}
+    values, missing = coerce_inputs(new, named)
+    return values | {name: None for name in empty if not new.inputs[name].required}, missing
 
 
 def _plan_frame(made: Plan, scope: str, frame: Frame, state: State, lists: tuple[NodeList, NodeList]) -> None:

@@ -199,6 +199,15 @@ async def test_a_question_for_an_input_needs_that_input_in_the_new_text(rig: Eng
     assert sorted((await rig.reply(session_id, "bob")).nodes) == ["b"]
 
 
+async def test_an_input_that_was_left_empty_stays_empty(rig: EngineRig) -> None:
+    """It is no wrong value, and the new text's default does not come in its place."""
+    old = 'inputs: {note: {type: string, required: false}}\nnodes: [{id: a, type: ask, with: {message: "Go?"}}, {id: b, type: set, with: {said: old}}]'
+    new = old.replace("required: false", "default: late").replace("said: old", 'said: "{{ inputs.note }}"')
+    session_id = await waiting(rig, old)
+    await rig.engine.migrate(session_id, flow_of(new), actor=ANA)
+    assert (await rig.reply(session_id, "go")).nodes["b"].output == {"said": None}
+
+
 async def test_a_fork_from_before_the_switch_has_the_text_of_that_time(rig: EngineRig) -> None:
     """Forked from the event before the migration the session runs the old text, from after it the new one."""
     session_id = await waiting(rig)
