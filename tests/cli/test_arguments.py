@@ -4,8 +4,6 @@ code 2, and the shell is told what can stand next."""
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,8 @@ import pytest
 
 from bot.cli.app import ROOT, run
 from bot.cli.parser import read
-from tests.cli.clikit import Cli
+from tests.cli.clikit import DEADLINE, Cli, command
+from tests.support import prefork
 
 FLOW = "flow: tidy-up\nnodes:\n  - {id: a, type: noop}\n"
 
@@ -134,7 +133,7 @@ def offered(line: str, cwd: Path) -> list[str]:
     told = cwd / "told"
     asked = {"COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": "\n"}
     env = os.environ | asked | {"_ARGCOMPLETE_STDOUT_FILENAME": str(told), "SAYSO_FLOWS": "flows"}
-    subprocess.run([sys.executable, "-m", "bot.cli"], cwd=cwd, env=env, check=True, capture_output=True)
+    prefork.run(command(), cwd=cwd, env=env, timeout=DEADLINE).check_returncode()
     return sorted(told.read_text().split())
 
 

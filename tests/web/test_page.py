@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
 from bot.web.access import Access
@@ -17,20 +16,13 @@ from engine.decide.commands import Answer
 from engine.journal.records import DEAD, Consumed, InboxItem
 from engine.language.actors import Actor
 from tests.support import roomful
-from tests.support.browser import PHONE, running_browser
+from tests.support.browser import PHONE
 from tests.web.acting import served
 from tests.web.conftest import Visitor, visited
 from tests.web.test_oidc import ANA, SLACK_ID, behind
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 HOSTILE = '\u202e<img src=x onerror="document.title=1"><script>document.title=1</script>'
-
-
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def browser() -> AsyncIterator[Browser]:
-    """One browser for all tests here."""
-    async with running_browser() as started:
-        yield started
 
 
 @asynccontextmanager

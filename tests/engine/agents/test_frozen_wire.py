@@ -131,7 +131,7 @@ class World:
         )
         await engine.open()
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(100):
                 yield engine
         except Fenced:
             if commit is None or not store.dead:
