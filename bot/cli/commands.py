@@ -310,9 +310,9 @@ SESSIONS = (
     ),
     command(
         "release = store:release_session",
-        """Let a session that was set aside go on, if all its records verify from the first event.
+        """Let a session that is on hold go on, if all its records verify from the first event.
 
-        It goes on where it stood; `sessions abort` ends it. What does not verify stays set aside.
+        It goes on where it stood; `sessions abort` ends it. What does not verify stays on hold.
         """,
         SESSION,
     ),
@@ -325,7 +325,7 @@ SESSIONS = (
     ),
     command(
         "delete = delete:delete_sessions",
-        """Delete sessions that have ended or were set aside, with their files and snapshots.
+        """Delete sessions that have ended or are on hold, with their files and snapshots.
 
         With --erase, and always with --person, what they held is overwritten instead: that they were there, and that
         nobody changed them, can still be verified.
@@ -407,7 +407,7 @@ INBOX = (
 LOCKS = command("locks = prompts:list_locks", "", JSON)
 LOCKS_RELEASE = command(
     "release = prompts:release_lock",
-    "Take a lock from a session that was set aside, once somebody has seen to what it left. Others are ended instead.",
+    "Take a lock from a session that is on hold, once somebody has seen to what it left. Others are ended instead.",
     argument("NAME", "The lock.", "name"),
     option("--session ID", "Who holds it, so that no other one loses it.", str, ...)._replace(ids="session"),
 )

@@ -148,5 +148,5 @@ def _erase(
 
 def _list(heads: Sequence[Head]) -> None:
     for head in heads:
-        when = f"ended {timestamps.told(head.ended_at)}" if head.ended_at else "set aside"
+        when = f"ended {timestamps.told(head.ended_at)}" if head.ended_at else "on hold"
         print(f"{clean(head.session_id)}  {clean(head.flow_name)}, {head.status}, {when}")

@@ -152,7 +152,7 @@ def find_open_session(store: Store, text: str) -> Head:
 def refuse_ended(head: Head) -> None:
     """Raise where a session takes nothing more: `SessionEnded`, `SessionQuarantined`."""
     if head.quarantined:
-        raise SessionQuarantined(f"Session {head.session_id} was set aside: {head.quarantined}")
+        raise SessionQuarantined(f"Session {head.session_id} is on hold: {head.quarantined}")
     if head.status in ENDED:
         raise SessionEnded(f"Session {head.session_id} is {head.status} already; nothing was changed.")
 

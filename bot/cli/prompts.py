@@ -1,5 +1,5 @@
 """`prompts list`, `show`, `answer`, and `hand-over`. `locks` and `locks release`: who holds which
-lock, who waits, and taking one from a session that was set aside.
+lock, who waits, and taking one from a session that is on hold.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def _unlisted(store: Store, listed: Container[str]) -> Iterator[str]:
     for head in store.sessions.heads(statuses=("paused",), limit=None):
         if head.session_id in listed or head.quarantined is not None:
             continue
-        with suppress(SaysoError):  # one that cannot be read is set aside by whoever takes it up
+        with suppress(SaysoError):  # one that cannot be read is put on hold by whoever takes it up
             if stored_state(store, head.session_id).open_prompts:
                 yield head.session_id
 
@@ -465,7 +465,7 @@ def release_lock(place: Place, name: str, session: str) -> int:
         if head is not None and head.quarantined is None and head.status not in ENDED:
             end = place.command("sessions", "abort", row.session_id)
             raise UsageError(
-                f"Session {row.session_id} is {standing(head)} and not set aside, so it gives the lock back by itself "
+                f"Session {row.session_id} is {standing(head)} and not on hold, so it gives the lock back by itself "
                 f"when it ends. To end it: {end}"
             )
         store.consume((), utc_now(), [DropLock(row.name, row.session_id)])

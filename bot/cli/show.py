@@ -59,7 +59,7 @@ def show_session(place: Place, /, text: str, **options: Any) -> int:
                 problem = str(error)
                 reason = head.quarantined or problem
                 damaged = (
-                    f"{head.session_id}  {clean(head.flow_name)}  set aside\n"
+                    f"{head.session_id}  {clean(head.flow_name)}  on hold\n"
                     f"  Its records do not verify: {one_line(reason, 300)}\n"
                     "  Nothing of it runs and nothing was changed. Restore the database from a backup, or start the flow anew."
                 )

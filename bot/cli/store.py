@@ -156,7 +156,7 @@ def release_session(place: Place, text: str) -> int:
     with writing(settings) as store:
         head = find_session(store, text)
         if head.quarantined is None:
-            raise UsageError(f"Session {head.session_id} is not set aside; nothing was changed.")
+            raise UsageError(f"Session {head.session_id} is not on hold; nothing was changed.")
         events = _verify(store, head.session_id)
         store.sessions.release(head.session_id)
     print(
@@ -173,12 +173,12 @@ def _verify(store: Store, session_id: str) -> int:
         flow_from_body(store.flows.text(state.flow_digest))
     except (Corrupt, MalformedJournal) as error:
         raise SessionError(
-            f"Session {session_id} stays set aside: {error} Restore the database, or the key beside it, as they were, "
+            f"Session {session_id} stays on hold: {error} Restore the database, or the key beside it, as they were, "
             "and release it again; or start the flow anew."
         ) from error
     if pending(state):
         raise SessionError(
-            f"Session {session_id} waited for a lock and lost its place when it was set aside. Start the flow anew."
+            f"Session {session_id} waited for a lock and lost its place when it was put on hold. Start the flow anew."
         )
     return len(events)
 

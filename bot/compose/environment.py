@@ -230,7 +230,7 @@ async def look_after(engine: Engine, wants: Callable[[Head], bool]) -> None:
     """Set those of the wanted sessions aside that lack a node type here, and tell their threads."""
     found = await engine.writer.call(lambda: lacking(engine.store))
     for why, heads in found.items():
-        log.warning("%s: %d open sessions use it and are set aside", why, len(heads))
+        log.warning("%s: %d open sessions use it and are put on hold", why, len(heads))
     for session_id in {head.session_id for heads in found.values() for head in filter(wants, heads)}:
         try:
             await engine.apply(session_id, None)

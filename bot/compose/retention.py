@@ -81,7 +81,7 @@ class Retention:
 
 
 def deletion(kept: Retention, session_ids: Sequence[str]) -> Steps:
-    """Delete these sessions, all of which have ended or are set aside. Raises `StoreSuspended` before anything goes."""
+    """Delete these sessions, all of which have ended or are on hold. Raises `StoreSuspended` before anything goes."""
     if reason := (yield Step("store", kept.store.suspended)):
         raise StoreSuspended(reason)
     for session_id in session_ids:

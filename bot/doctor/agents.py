@@ -201,7 +201,7 @@ def check_deep(store: Store) -> Iterator[Check]:
         yield Check("rows", "fail", reason, "The store is suspended when it is opened next.")
     heads = store.sessions.heads(limit=None)
     bad = [text for head in heads if (text := _broken(store, head.session_id)) is not None]
-    hint = "A session that does not verify is set aside when it is taken up."
+    hint = "A session that does not verify is put on hold when it is taken up."
     yield Check(
         "journals",
         "fail" if bad else "ok",

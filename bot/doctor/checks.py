@@ -282,7 +282,7 @@ def _check_content(store: Store) -> Iterator[Check]:
     lost = [head for head in heads if head.phase == "unreachable"]
     newer = [head for head in open_ones if _is_newer(store, head)]
     yield from _some(
-        "sessions", "fail", aside, "set aside, records damaged", "sayso sessions show {} says what is wrong."
+        "sessions", "fail", aside, "on hold, records damaged", "sayso sessions show {} says what is wrong."
     )
     yield Check("sessions", "ok", f"{len(heads)} kept, {len(open_ones)} open")
     hint = "sayso sessions show {} says why; once it can post there again, each goes on by itself."
@@ -328,7 +328,7 @@ def _check_packages(store: Store) -> Iterator[Check]:
     for why, heads in lacking(store).items():
         some = ", ".join(head.session_id for head in heads[:5])
         hint = (
-            "Put that right where sayso runs, or they are set aside there until you do, restart it, and run: sayso sessions "
+            "Put that right where sayso runs, or they are put on hold there until you do, restart it, and run: sayso sessions "
             f"release {heads[0].session_id}"
         )
         yield Check("packages", "warn", f"{why}: open sessions use it, {len(heads)} in all: {some}", hint)

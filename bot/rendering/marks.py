@@ -36,7 +36,7 @@ MARKS = {
     "paused": PAUSED,
     "held": PAUSED,
     "out of reach": UNCLEAR,
-    "set aside": UNCLEAR,
+    "on hold": UNCLEAR,
     "interrupted": UNCLEAR,
     "complete": COMPLETED,
     "completed": COMPLETED,

@@ -77,7 +77,7 @@ class SessionStatus:
         self._links = links
 
     async def of(self, heads: Sequence[Head]) -> str:
-        """The status of these sessions as text; those that were set aside are left out."""
+        """The status of these sessions as text; those on hold are left out."""
         sound = [head for head in heads if head.quarantined is None]
         found = [(state, await self._engine.flow_of(state.session_id)) for state in await self._states(sound)]
         queued = {state.session_id: await behind(self._engine.writer, state) for state, _ in found}

@@ -117,4 +117,4 @@ def question_lines(message: str) -> list[str]:
 
 def standing(head: Head) -> str:
     """Return the state of a session in one word, as far as its head has it: a rejection is not told apart."""
-    return "set aside" if head.quarantined else phases.standing(head.status, head.phase)
+    return "on hold" if head.quarantined else phases.standing(head.status, head.phase)

@@ -81,7 +81,7 @@ def show_lines(
         if head.owner is not None:
             yield _fact("run by", head.owner)
         if head.quarantined:
-            yield _fact("set aside", one_line(head.quarantined, 300))
+            yield _fact("on hold", one_line(head.quarantined, 300))
     if lock := lock_fact(state, view.behind):
         yield _fact("lock", clean(lock))
     yield from _code(state, view)
@@ -99,7 +99,7 @@ def show_lines(
 def _code(state: State, view: View) -> Iterator[str]:
     """Lines about node types and about the flow's text that are missing here."""
     for why in view.absent:
-        yield _fact("needs", f"{one_line(why, 200)}; without it the session is set aside")
+        yield _fact("needs", f"{one_line(why, 200)}; without it the session is put on hold")
     if view.unread is not None:
         yield _fact(
             "flow", f"its text cannot be read here: {one_line(view.unread, 200)}; nodes to come are left out"
@@ -124,7 +124,7 @@ def _fact(name: str, value: str) -> str:
 
 def _status(state: State, head: Head) -> str:
     if head.quarantined:
-        return "set aside"
+        return "on hold"
     word, why = standing(state.status, state.phase, state.error), one_line(state.pause_reason or "", 200)
     if not state.paused_at:
         return word

@@ -130,7 +130,7 @@ class Acts:
         if actor.kind == "slack" and not actor.id:
             return RequestRefused("not_allowed", _NO_ID)
         if head.quarantined:
-            return SessionQuarantined(f"Session {head.session_id} was set aside: {head.quarantined}")
+            return SessionQuarantined(f"Session {head.session_id} is on hold: {head.quarantined}")
         if actor.kind == "slack" and not head.thread_key:
             return RequestRefused("not_allowed", _AT_TERMINAL)
         if not head.thread_key and not self._served(head):

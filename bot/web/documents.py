@@ -19,7 +19,7 @@ from bot.rendering.text import plain
 from bot.terminal.console import clean, one_line
 from bot.terminal.lists import head_json
 from bot.terminal.narration import asked_of, covered_lines, error_text
-from bot.web.index import SET_ASIDE
+from bot.web.index import ON_HOLD
 from engine.decide.limits import standing
 from engine.flow import Flow
 from engine.flow.docs.diagram import placed
@@ -131,8 +131,8 @@ def session(
     steps = list(_steps(root, 0))
     return {
         **head_json(past.head, []),
-        "status": SET_ASIDE if now and past.head.quarantined else state.status,
-        "standing": SET_ASIDE
+        "status": ON_HOLD if now and past.head.quarantined else state.status,
+        "standing": ON_HOLD
         if now and past.head.quarantined
         else standing_word(state.status, state.phase, state.error),
         "phase": state.phase,

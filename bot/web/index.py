@@ -37,7 +37,7 @@ _MOST_TOLD, _MOST_PART = 4_000, 1_000
 _TELLING = (b'"output"', b'"error"')
 """Parts of events that are searched; others need not be decoded."""
 _RESTS = ("paused", *ENDED)
-SET_ASIDE = "set aside"
+ON_HOLD = "on hold"
 _MENTION = re.compile(r"@([UW][A-Z0-9]{2,})\b")
 
 
@@ -56,13 +56,13 @@ class Known(NamedTuple):
     @property
     def status(self) -> str:
         """Its status on the wire."""
-        return SET_ASIDE if self.head.quarantined else self.head.status
+        return ON_HOLD if self.head.quarantined else self.head.status
 
     @property
     def standing(self) -> str:
         """Return the state as people see it."""
         if self.head.quarantined:
-            return SET_ASIDE
+            return ON_HOLD
         return standing(self.head.status, self.head.phase, self.error)
 
     def finds(self, word: str) -> bool:

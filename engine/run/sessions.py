@@ -128,7 +128,7 @@ class Sessions:
         """Return the head of a session that is not quarantined. Raises `UnknownSession`, `SessionQuarantined`."""
         head = await self.head(session_id)
         if head.quarantined is not None:
-            raise SessionQuarantined(f"Session {session_id} is set aside: {head.quarantined}.")
+            raise SessionQuarantined(f"Session {session_id} is on hold: {head.quarantined}.")
         return head
 
     async def journal(self, session_id: str) -> list[Event]:
@@ -422,9 +422,9 @@ class Sessions:
             if rows:
                 await self.writer.call(self.store.quarantine, session_id, reason, self.now(), rows)
         except Corrupt as error:
-            raise StorageBroken(f"Session {session_id} cannot even be set aside: {error}") from cause
+            raise StorageBroken(f"Session {session_id} cannot even be put on hold: {error}") from cause
         self._stale.discard(session_id)
-        raise SessionQuarantined(f"Session {session_id} was set aside: {reason}.") from cause
+        raise SessionQuarantined(f"Session {session_id} was put on hold: {reason}.") from cause
 
     async def _release_to_newer(self, live: ActiveSession, error: SchemaTooNew) -> None:
         """Leave a session to a newer release, and report it once; its records stay unchanged. Beside other servers,

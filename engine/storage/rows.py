@@ -266,7 +266,7 @@ class TimerTable(Tables):
     @reads
     def rows(self, *, due: str | None = None, limit: int | None = 100) -> list[Timer]:
         """Timers, soonest first; with `due` only those at or before it. Rows that do not verify are left out, and those of
-        sessions that are set aside: nothing of these runs before they are released."""
+        sessions that are on hold: nothing of these runs before they are released."""
         ids = self._db.each(_TIMERS) if due is None else self._db.each(_TIMERS_DUE, (due,))
         return list(islice(self._each(TIMERS, _TIMER, ids), limit))
 

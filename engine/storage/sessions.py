@@ -113,7 +113,7 @@ _DROP_QUARANTINE = "DELETE FROM quarantine WHERE session_id = ?"
 _SLICE_SECONDS = 0.004
 """Seconds that a deleting transaction may take: commits of others wait no longer."""
 _BEING_DELETED = "it is being deleted"
-"""Why a session is set aside while its long journal is deleted in pieces."""
+"""Why a session is on hold while its long journal is deleted in pieces."""
 
 _ENDED = "SELECT n FROM sessions WHERE ended_at < ? ORDER BY ended_at, n"
 _EVENTS_AT_ONCE = 500
@@ -133,7 +133,7 @@ _DELETE = (
 
 
 class SessionTable(Tables):
-    """Heads of sessions with their journals, snapshots and notes of why they are set aside."""
+    """Heads of sessions with their journals, snapshots and notes of why they are on hold."""
 
     def __init__(self, db: Database, sealer: Sealer, alive: Callable[[str], bool], flows: FlowTable) -> None:
         super().__init__(db, sealer)
@@ -173,7 +173,7 @@ class SessionTable(Tables):
         raise UnknownSession(f"There is no session {session_id}.")
 
     def _reason(self, session_id: str) -> str | None:
-        """Why the session is set aside, or None."""
+        """Why the session is on hold, or None."""
         return next(self._reasons([session_id]))
 
     def _reasons(self, session_ids: Iterable[str]) -> Iterator[str | None]:
@@ -360,7 +360,7 @@ class SessionTable(Tables):
     def _found_free(self, session_id: str, owner: str) -> StoredHead:
         """The head of a session that this owner may claim."""
         if (reason := self._reason(session_id)) is not None:
-            raise SessionQuarantined(f"Session {session_id} is set aside: {reason}.")
+            raise SessionQuarantined(f"Session {session_id} is on hold: {reason}.")
         head = self._stored(session_id)
         if head.owner not in (None, owner) and self._alive(head.owner):
             raise Owned(f"Session {session_id} is run by {head.owner}, which is alive.")
@@ -378,9 +378,9 @@ class SessionTable(Tables):
     def _why_not(self, commit: Commit) -> Fenced | SessionQuarantined:
         reason = self._reason(commit.session_id)
         if reason is not None and commit.owner is None:
-            return Fenced(f"Session {commit.session_id} was set aside: {reason}.")
+            return Fenced(f"Session {commit.session_id} was put on hold: {reason}.")
         if reason is not None:
-            return SessionQuarantined(f"Session {commit.session_id} is set aside: {reason}.")
+            return SessionQuarantined(f"Session {commit.session_id} is on hold: {reason}.")
         if commit.owner is not None:
             return Overtaken(f"Session {commit.session_id} was claimed by another owner at the same time.")
         return _fenced(commit, self._stored(commit.session_id))

@@ -366,7 +366,7 @@ def test_a_question_whose_session_somebody_deleted_is_damage(cli: Cli) -> None:
     prompt = asked(cli, FLOW)
     with closing(apsw.Connection(str(cli.cwd / ".sayso" / "sayso.db"))) as outside:
         outside.execute("UPDATE sessions SET updated_at = 'junk'")
-        assert "set aside" in cli.run("sessions", "list").out
+        assert "on hold" in cli.run("sessions", "list").out
         outside.execute("DELETE FROM sessions")
     for words in (("answer", prompt, "Approve"), ("hand-over", prompt, "--to", "local:eve")):
         done = cli.run("prompts", *words, "--as", "@sre")

@@ -64,7 +64,7 @@ def test_only_a_session_that_was_set_aside_loses_its_lock(cli: Cli) -> None:
     store = open_sqlite(cli.cwd / ".sayso" / "sayso.db")
     store.quarantine(holder, "damaged", "2026-11-21T09:00:00.000Z")
     store.close()
-    assert "set aside" in cli.run("locks").out
+    assert "on hold" in cli.run("locks").out
     done = cli.run("locks", "release", "deploy-api", "--session", holder.removeprefix("session-")[:6])
     assert (done.code, f"Next: {waits}" in done.out) == (0, True)
     assert cli.run("sessions", "resume", waits).json["prompts"]

@@ -319,7 +319,7 @@ def test_a_session_that_was_set_aside_is_released_once_it_verifies(cli: Cli, pau
         db.execute(change, (body + b" ", number))
         db.commit()
     refused = cli.run("sessions", "release", session_id)
-    assert (refused.code != 0, "stays set aside" in refused.err) == (True, True), refused
+    assert (refused.code != 0, "stays on hold" in refused.err) == (True, True), refused
     with closing(sqlite3.connect(file)) as db:
         db.execute(change, (body, number))
         db.commit()

@@ -336,7 +336,7 @@ def test_doctor_names_the_sessions_whose_node_type_was_removed(cli: Cli, orphane
 def test_a_run_whose_node_type_was_removed_is_set_aside(cli: Cli, orphaned: str, command: list[str]) -> None:
     """No command works on it; it can be deleted, or it goes on once its type is there and it is released."""
     refused = cli.run("sessions", *command, orphaned)
-    assert (refused.code, "set aside: the node type `slow_one`" in refused.err) == (6, True), refused
+    assert (refused.code, "on hold: the node type `slow_one`" in refused.err) == (6, True), refused
     cli.env["PYTHONPATH"] = str(cli.cwd / "packages")
     assert cli.run("sessions", "release", orphaned).code == 0
     ended = cli.run("sessions", "abort", orphaned, "--json")

@@ -234,7 +234,7 @@ def test_a_changed_quarantine_note_still_sets_aside(backend: SqliteBackend, stor
             "its quarantine note does not verify",
             "its quarantine note is unreadable",
         )
-        with pytest.raises(SaysoError, match="set aside"):
+        with pytest.raises(SaysoError, match="on hold"):
             claim(store, "session-1", owner, NOW)
 
 

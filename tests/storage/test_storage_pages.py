@@ -103,4 +103,4 @@ def test_an_answer_that_cannot_be_stored_ends_in_words(
     folder, names, pages = home
     page = next(page for page, name in pages.items() if name == where)
     done = damaged(folder, tmp_path, "zeroed", page, 0).run("prompts", "answer", names["prompt"], "approve")
-    assert (done.code, "set aside" in done.err, "Traceback" in done.err) == (6, True, False), done
+    assert (done.code, "on hold" in done.err, "Traceback" in done.err) == (6, True, False), done

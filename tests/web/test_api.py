@@ -202,7 +202,7 @@ async def test_damaged_records_are_said_and_nothing_of_them_is_shown(visitor: Vi
     db.close()
     assert await visitor.status(f"/sessions/{hurt['sessionId']}") == 409
     found = {each["sessionId"]: each for each in (await visitor.get("sessions"))["sessions"]}
-    assert found[hurt["sessionId"]]["status"] == "set aside"
+    assert found[hurt["sessionId"]]["status"] == "on hold"
 
 
 async def test_two_runs_that_did_the_same_are_the_same(
