@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -226,7 +226,8 @@ class Calls:
         (seconds since 1970)."""
         found = [
             Posted(place.channel, str(message["ts"]))
-            async for message in self._read(place, oldest)
+            async for answer in pages(partial(self._page, place, oldest))
+            for message in answer["messages"]
             if self._is_ours(message, key)
         ]
         return sorted(found, key=lambda posted: float(posted.ts))
@@ -240,11 +241,6 @@ class Calls:
             return metadata.get("event_type") == EVENT_TYPE and payload.get("key") == key
         blocks = message.get("blocks") or [{}]
         return str(blocks[0].get("block_id")) == block_key(key)
-
-    async def _read(self, place: Place, oldest: float) -> AsyncIterator[dict[str, Any]]:
-        async for answer in pages(partial(self._page, place, oldest)):
-            for message in answer["messages"]:
-                yield message
 
     async def _page(self, place: Place, oldest: float, cursor: str) -> Any:
         options: dict[str, Any] = {"channel": place.channel, "include_all_metadata": True, "limit": 200}

@@ -206,7 +206,8 @@ class Clocks(Sender):
         if not prompt.open and not is_uncertain(row):
             return Sent(DROPPED)
         told = prompt.escalate[data["step"]]["to"]
-        names = await self.names([*_entries(prompt), *(entry.removeprefix("dm:") for entry in told)])
+        asked = prompt.approvers or prompt.who or ()
+        names = await self.names(map(str, [*asked, *(entry.removeprefix("dm:") for entry in told)]))
         text = escalation(state, prompt, flow, names, data["step"], await self._link(prompt))
         return await self._in_thread(row, state, text)
 
@@ -273,7 +274,3 @@ class Clocks(Sender):
         place = (str(thread["key"]), thread["channel"], thread["threadTs"])
         said = note_row(f"{row.key}:refused", *place, text, session_id=state.session_id)
         await self.ledger.put([said])
-
-
-def _entries(prompt: Asked) -> list[str]:
-    return [str(entry) for entry in prompt.approvers or prompt.who or ()]

@@ -103,7 +103,8 @@ def card(
         head.append(small(inputs, most=1_500))
     head += lacking(lacks)
     if state.limits:
-        head.append(small(_limits(state.limits), most=600))
+        went_on = one_line(", ".join(map(limits.told, state.limits)), 300)
+        head.append(small(f"🔁 Went on at a limit: {went_on}", most=600))
     as_of = with_id(context(f"As of {date(now, '{time_secs}')}", most=300), AS_OF)
     tail = [] if state.ended or folded else [as_of]
     if state.phase in ("running", "waiting", "pausing", "held", "unreachable"):
@@ -145,11 +146,7 @@ def _around(card: list[Block], question: Rendered) -> list[Block] | None:
 
 def look_of(card: Rendered) -> Rendered:
     """Return a card without the time at which it was drawn."""
-    return replace(card, blocks=_undated(card.blocks))
-
-
-def _undated(blocks: list[Block]) -> list[Block]:
-    return [block for block in blocks if block.get("block_id") != AS_OF]
+    return replace(card, blocks=[block for block in card.blocks if block.get("block_id") != AS_OF])
 
 
 # --- the top -----------------------------------------------------------------------------------------------
@@ -255,11 +252,6 @@ def _origin(state: State, room: str | None) -> str:
     revision = f" · flows at `{safe(shortened(state.flow_revision))}`" if state.flow_revision else ""
     page = f" · <{room}sessions/{state.session_id}|Open in the control room>" if room else ""
     return f"Started by {person(state.actor)} · {date(state.created_at)} · `{safe(state.session_id)}`{revision}{page}"
-
-
-def _limits(reached: Sequence[Mapping[str, Json]]) -> str:
-    """Return the loops that went on at their limit."""
-    return f"🔁 Went on at a limit: {one_line(', '.join(limits.told(limit) for limit in reached), 300)}"
 
 
 def _inputs(values: Mapping[str, Json]) -> str:

@@ -117,7 +117,9 @@ def prompt_message(
     tail = [*([context(*rules)] if rules else []), context(place_line(state, prompt, flow))]
     if prompt.accepts_text or prompt.accepts_files:
         tail = [_reply_hint(prompt), *tail]
-    under = [*_form(prompt), *_decision(prompt, is_open=True)]
+    # An approval's proposal is shown with its values.
+    form = [] if prompt.is_approval or not prompt.fields else form_about(prompt)
+    under = [*form, *_decision(prompt, is_open=True)]
     covers = _COVERED_ROOM if prompt.covers else 0
     room = kit.MOST_UNITS - size(head) - size(tail) - size(under) - covers - _MESSAGE_ROOM
     controls = buttons_of(prompt, room)
@@ -141,11 +143,6 @@ def _covered(prompt: Asked, flow: Flow, message: str, others: list[Block], *, is
     covers = prompt.covers
     label = label_of(flow, str(covers.get("path") or covers.get("nodeId") or ""))
     return approvals.covered_blocks(prompt, label, left, is_open=is_open)
-
-
-def _form(prompt: Asked) -> list[Block]:
-    """Return the description of a form; an approval's proposal is shown with its values."""
-    return [] if prompt.is_approval or not prompt.fields else form_about(prompt)
 
 
 def _decision(prompt: Asked, *, is_open: bool) -> list[Block]:

@@ -231,11 +231,6 @@ def decision_view(
     return modal(title, blocks, kind=kind, meta=meta, submit=submit)
 
 
-def _label(label: Json) -> str:
-    """Return the label of a choice in a menu, where Slack takes no empty text."""
-    return clip(" ".join(shown(str(label)).split()), 75) or "–"
-
-
 def together_view(group: Sequence[Waiting], user: str) -> dict[str, object]:
     """Alike approvals, each with its words and a tick: one decision for those that are ticked."""
     first = group[0].prompt
@@ -245,7 +240,8 @@ def together_view(group: Sequence[Waiting], user: str) -> dict[str, object]:
         "recorded by itself, in its own thread."
     )
     chosen = [one for one in first.options if one["value"] != ANSWERED]
-    choices = [option(_label(one["label"]), str(one["value"])) for one in chosen]
+    # Slack takes no empty text in a menu.
+    choices = [option(one_line(str(one["label"]), LABEL) or "–", str(one["value"])) for one in chosen]
     radio: Block = {"type": "radio_buttons", "action_id": DECISION, "options": choices}
     element: Block = {"type": "plain_text_input", "action_id": REASON, "multiline": True}
     element |= {"max_length": MOST_REASON}
