@@ -47,10 +47,9 @@ async def test_a_full_disk_makes_no_session(backing: Backing, tmp_path: Path) ->
         with pytest.raises(StorageFull):
             await rig.start(ASK)
         async with served(rig.engine):
-            pass
+            await until(lambda: rig.engine.sessions.stale() == frozenset())
         assert rig.store.sessions.heads() == []
         assert rig.live() == []
-        assert rig.engine.sessions.stale() == frozenset()
 
 
 @pytest.mark.parametrize("error", [FULL, StorageError("the database is locked")])

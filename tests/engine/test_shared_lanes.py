@@ -95,8 +95,8 @@ def in_turn(log: list[str]) -> bool:
     )
 
 
-async def overlapping(fleet: Fleet) -> bool:
-    """Whether two rows of one thread were handled at the same time, or one of them twice."""
+async def overlapping(fleet: Fleet, seconds: float = 0.2) -> bool:
+    """True if two rows of one thread were handled at the same time, or one of them twice; both processes look so long."""
     fleet.one.free.clear()
     fleet.two.free.clear()
     fleet.says("T", "a", "b")
@@ -104,7 +104,10 @@ async def overlapping(fleet: Fleet) -> bool:
         [asyncio.create_task(r.began.wait()) for r in (fleet.one, fleet.two)],
         return_when=asyncio.FIRST_COMPLETED,
     )
-    for _ in range(10):
+    until = asyncio.get_running_loop().time() + seconds
+    while asyncio.get_running_loop().time() < until and not (
+        fleet.one.began.is_set() and fleet.two.began.is_set()
+    ):
         fleet.one.service.notify()
         fleet.two.service.notify()
         await asyncio.sleep(0.02)
@@ -126,7 +129,7 @@ async def test_a_lane_that_is_taken_whoever_has_it_is_noticed(
     for name in ("_LOOK", "_TAKE"):
         words = getattr(lanes, name).replace("owner IS NULL AND wake_at <=", "wake_at <=")
         monkeypatch.setattr(lanes, name, words.replace("wake_at = NULL", "wake_at = wake_at"))
-    assert await overlapping(fleet)
+    assert await overlapping(fleet, seconds=20)
 
 
 async def left_behind(fleet: Fleet) -> bool:
