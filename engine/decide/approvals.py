@@ -43,7 +43,9 @@ def vote(step: Step, prompt: Asked, command: Answer, answer: dict[str, Json]) ->
     """
     reason = _reason(prompt, command, answer["value"])
     if answer["value"] == "approve":
-        _refuse_unfilled(prompt)
+        _, errors = check_form(prompt.fields, prompt.values)
+        if errors:
+            raise InvalidAnswer(f"This cannot be approved as it is. {wrong_text(prompt.fields, errors)}")
     before = votes_without(prompt, command.actor.record())
     if len(before) < len(prompt.votes):
         _refuse_same(prompt, command, answer["value"], reason)
@@ -89,13 +91,6 @@ def _reason(prompt: Asked, command: Answer, decision: Json) -> str | None:
     if not reason and decision == question.ANSWER:
         raise InvalidAnswer("Please write the result that stands in the tool's place. Nothing was decided.")
     return reason or None
-
-
-def _refuse_unfilled(prompt: Asked) -> None:
-    """Refuse to approve a form in which something is missing that it needs."""
-    _, errors = check_form(prompt.fields, prompt.values)
-    if errors:
-        raise InvalidAnswer(f"This cannot be approved as it is. {wrong_text(prompt.fields, errors)}")
 
 
 def _refuse_same(prompt: Asked, command: Answer, decision: Json, reason: str | None) -> None:
@@ -214,21 +209,16 @@ def hand_over(step: Step, command: HandOver) -> None:
         return
     prompt = open_prompt(step, command.prompt_id)
     step.permit(command.actor, "hand_over", prompt)
-    to = _person(step.state, command.to)
-    _refuse_taker(step.state, prompt, command, to)
-    step.emit_about(prompt, ev.PromptHanded, actor=command.actor.record(), to=to, key=command.key)
-
-
-def _person(state: State, to: str) -> str:
-    to = clean_text(to)[0].strip()
+    to = clean_text(command.to)[0].strip()
     if to == "requester":
-        to = requester_of(state.actor) or to
+        to = requester_of(step.state.actor) or to
     if not _PERSON.fullmatch(to):
         raise InvalidAnswer(
             f"{to[:80]!r} names no person: a question is handed to one person, by user id (U012ABCDEF), e-mail address "
             "or local:<user>."
         )
-    return to
+    _refuse_taker(step.state, prompt, command, to)
+    step.emit_about(prompt, ev.PromptHanded, actor=command.actor.record(), to=to, key=command.key)
 
 
 def _refuse_taker(state: State, prompt: Asked, command: HandOver, to: str) -> None:

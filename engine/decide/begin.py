@@ -85,7 +85,9 @@ def start_next(step: Step, item: Work) -> None:
     if over_limit(step, path, node):
         return
     try:
-        if node.condition is not None and not _if_holds(step, node, scope):
+        if node.condition is not None and not evaluate_test(
+            node.condition, step.flow, step.state, scope, step.facts.now, f"node {node.id}: if"
+        ):
             _skip(step, path, node, item, "its `if` is false")
             return
         declined = covered_nodes.declined(step.flow, step.state, node, path)
@@ -98,11 +100,6 @@ def start_next(step: Step, item: Work) -> None:
         step.fail(path, {"type": error.code, "message": str(error)})
         return
     launch(step, path, node, config)
-
-
-def _if_holds(step: Step, node: Node, scope: str) -> bool:
-    assert node.condition is not None
-    return evaluate_test(node.condition, step.flow, step.state, scope, step.facts.now, f"node {node.id}: if")
 
 
 def _checked_config(step: Step, path: str, node: Node, config: Json = None) -> Json:

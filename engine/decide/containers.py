@@ -69,8 +69,10 @@ def progress(step: Step) -> None:
                 _end_pass(step, scope)
         for path in inwards:
             container = step.state.containers.get(path)
-            if container is not None:
-                _move(step, path, container)
+            if container is not None and container.error is None:
+                step.kinds[container.kind].progress(step, path)
+            elif container is not None and not launched_below(step.state, path):
+                _give_up(step, path, container)
         for path in in_order:
             if path in step.state.active and step.state.nodes[path].status == "failing":
                 _go_on_failing(step, path)
@@ -122,22 +124,16 @@ def _collected(step: Step, scope: str, frame: Frame) -> tuple[Json, dict[str, Js
         return None, {"type": error.code, "message": f"node {node.id}: collect: {error}"}
 
 
-def _move(step: Step, path: str, container: ContainerRun) -> None:
-    """Fail the container, begin the passes it has room for, or complete it."""
-    if container.error is not None:
-        if not launched_below(step.state, path):
-            # Withdraw a failed container's questions and fail it; an `on_failure` closes, and its node goes on
-            # failing.
-            for prompt_id in asked_in_order(step.state):
-                prompt = step.state.prompts[prompt_id]
-                if below(path, prompt.path):
-                    step.withdraw(prompt, f"{container.node_id} failed")
-            if container.kind == ON_FAILURE:
-                step.close(path)
-            else:
-                step.break_(path, container.error or {})
-        return
-    step.kinds[container.kind].progress(step, path)
+def _give_up(step: Step, path: str, container: ContainerRun) -> None:
+    """Withdraw a failed container's questions and fail it; an `on_failure` closes, and its node goes on failing."""
+    for prompt_id in asked_in_order(step.state):
+        prompt = step.state.prompts[prompt_id]
+        if below(path, prompt.path):
+            step.withdraw(prompt, f"{container.node_id} failed")
+    if container.kind == ON_FAILURE:
+        step.close(path)
+    else:
+        step.break_(path, container.error or {})
 
 
 def _go_on_failing(step: Step, path: str) -> None:

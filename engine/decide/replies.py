@@ -25,7 +25,6 @@ from engine.journal.queries import (
 )
 from engine.journal.snapshot import current_path
 from engine.journal.state import AGAIN, RETRY, Asked, State, in_finally
-from engine.language.actors import Actor
 from engine.language.codec import Json, clean_text, copy
 from engine.language.errors import EmptyMessage, InvalidAnswer, SessionEnded, SessionRunning, SeveralPrompts
 
@@ -83,7 +82,12 @@ def message(step: Step, command: Message) -> None:
     if command.key in step.state.seen:
         return
     text = _said(step, command)
-    asked = [prompt for prompt in _text_prompts(step.state, text) if _may_answer(step, command.actor, prompt)]
+    asked = [
+        prompt
+        for prompt in map(step.state.prompts.__getitem__, step.state.open_prompts)
+        if (prompt.accepts_text or _is_choice(prompt, text))
+        and step.facts.policy(command.actor, prompt.rules.action, step.state, prompt) is None
+    ]
     # An answer after the deadline gets an error, unless another question takes the message.
     takers = [prompt for prompt in asked if not is_over(prompt.deadline, step.facts)] or asked[:1]
     if len(takers) > 1:
@@ -144,19 +148,8 @@ def _tell_agents(step: Step, said: Steer) -> None:
         step.kinds["agent"].heard(step, said, aside=False)
 
 
-def _text_prompts(state: State, text: str) -> list[Asked]:
-    """The open questions that take this text: any, or one of their choices."""
-    prompts = [state.prompts[prompt_id] for prompt_id in state.open_prompts]
-    return [prompt for prompt in prompts if prompt.accepts_text or _is_choice(prompt, text)]
-
-
 def _is_choice(prompt: Asked, text: str) -> bool:
-    offers = takes_typed_choice(prompt)
-    return offers and match_option(prompt.options, text, by_number=True) is not None
-
-
-def _may_answer(step: Step, actor: Actor, prompt: Asked) -> bool:
-    return step.facts.policy(actor, prompt.rules.action, step.state, prompt) is None
+    return takes_typed_choice(prompt) and match_option(prompt.options, text, by_number=True) is not None
 
 
 def shown(step: Step, command: Shown) -> None:
