@@ -10,16 +10,17 @@ Killed between the handing out and the sending, it asks people anew, as every do
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from hashlib import sha256
 from typing import Any
 
 from anthropic import Anthropic, APIConnectionError, APIStatusError, NotFoundError, RateLimitError
 
-from bot.gate.client import Client, NoGate
-from bot.gate.hook import folder
+from bot.gate.client import Client, NoGate, Refused
+from bot.gate.hook import folder, read_record, write_record
 
 EVERY_SECONDS = 5.0
 _ALL_SECONDS = 60.0
@@ -35,18 +36,23 @@ class Agents:
         self._once = api.with_options(max_retries=0).beta.sessions
         """Sends without trying again."""
         self._filter = {"agent_id": agent} if agent else {}
-        self._file = os.path.join(folder(), f"agents-{agent or 'all'}.json")
-        self._asked: dict[str, dict[str, Any]] = _read(self._file)
+        # Another key sees other sessions: what this one does not see waits there.
+        seen = sha256(f"{api.api_key}\0{agent or ''}".encode()).hexdigest()[:32]
+        self._file = os.path.join(folder(), "agents", f"{seen}.json")
+        self._asked: dict[str, dict[str, Any]] = read_record(self._file) or {}
         """By the id of a call what was asked about it."""
         self._decided: dict[str, dict[str, Any]] = {}
         """Confirmations that may not have arrived."""
         self._sent: set[str] = set()
+        self._refused: set[str] = set()
+        """Calls that the gate refuses to ask about; that is told once, and tried again."""
         self._quiet: dict[str, Any] = {}
         """Time of the last change of sessions without waiting questions."""
         self._all = 0.0
 
     def look(self) -> None:
-        """Look once at all sessions. Raises `NoGate` and the errors of the SDK; what was not reached is looked at next time."""
+        """Look once at all sessions. Raises `NoGate` where there is no gate, and the errors of the SDK; what was not reached is
+        looked at next time."""
         if time.monotonic() >= self._all:
             self._quiet, self._all = {}, time.monotonic() + _ALL_SECONDS
         waits: set[str] = set()
@@ -57,7 +63,13 @@ class Agents:
             try:
                 calls = list(self._waiting(session.id))
                 for call in calls:
-                    self._decide(session.id, call)
+                    try:
+                        self._decide(session.id, call)
+                        self._refused.discard(call.id)
+                    except Refused as error:
+                        if call.id not in self._refused:
+                            self._tell(f"{session.id}: not asked about {call.name}: {error}")
+                        self._refused.add(call.id)
             except NotFoundError:
                 continue  # it was deleted meanwhile
             except RateLimitError:
@@ -71,7 +83,8 @@ class Agents:
                 self._quiet[session.id] = session.updated_at
         for call_id, wanted in list(self._asked.items()):
             if call_id not in waits and wanted["session"] not in missed:
-                self._gate.post("withdraw", **wanted)
+                with suppress(Refused):
+                    self._gate.post("withdraw", **wanted)
                 self._keep(call_id, None)
 
     def _waiting(self, session: str) -> Iterator[Any]:
@@ -134,21 +147,10 @@ class Agents:
         """Keep what is asked, so that a later process can close it."""
         if self._asked.get(call_id) == wanted:
             return
-        self._asked[call_id] = wanted or {}
-        if wanted is None:
-            del self._asked[call_id]
-        os.makedirs(folder(), mode=0o700, exist_ok=True)
-        with open(f"{self._file}.new", "w", encoding="utf-8") as stream:
-            json.dump(self._asked, stream)
-        os.replace(f"{self._file}.new", self._file)
-
-
-def _read(path: str) -> dict[str, Any]:
-    if not os.path.exists(path):
-        return {}
-    with open(path, encoding="utf-8") as stream:
-        found: dict[str, Any] = json.load(stream)
-    return found
+        self._asked.pop(call_id, None)
+        if wanted is not None:
+            self._asked[call_id] = wanted
+        write_record(self._file, self._asked)
 
 
 def watch(key: str, agent: str | None, every: float, *, once: bool, tell: Callable[[str], None]) -> None:

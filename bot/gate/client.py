@@ -16,10 +16,16 @@ _AROUND = 20.0
 """Seconds that an answer may take longer than the wait."""
 _FIRST_SECONDS = 10.0
 """Seconds for which an unreached gate is tried again."""
+MOST_BYTES = 1024 * 1024
+"""Bytes of a request."""
 
 
 class NoGate(Exception):
     """The gate cannot be reached, or refuses. No answer is an allow."""
+
+
+class Refused(NoGate):
+    """The gate refuses this request; it is there, and may answer others."""
 
 
 class Ambiguous(ValueError):
@@ -27,15 +33,20 @@ class Ambiguous(ValueError):
 
 
 def read_json(text: str | bytes) -> Any:
-    """Parse JSON strictly, so that all readers agree: no duplicate keys, and only finite numbers. Raises `ValueError`."""
+    """Parse JSON strictly, so that all readers agree: no duplicate keys, also in another letter case, since some readers
+    ignore it; and only finite numbers. Raises `ValueError`."""
     return json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise Ambiguous("a key stands twice")
-    return found
+    if len({folded(key) for key, _ in pairs}) != len(pairs):
+        raise Ambiguous("a key stands twice, maybe in another letter case")
+    return dict(pairs)
+
+
+def folded(key: str) -> str:
+    """A key as a reader sees it that ignores the letter case."""
+    return key.upper().casefold()
 
 
 def _no_number(word: str) -> Any:
@@ -65,8 +76,10 @@ class Client:
         return cls(url or DEFAULT_URL, token)
 
     def post(self, do: str, **given: Any) -> dict[str, Any]:
-        """The answer to one request. Raises `NoGate`; `OSError` where nobody answers."""
+        """The answer to one request. Raises `Refused`, `NoGate`; `OSError` where nobody answers."""
         body = json.dumps(given).encode()
+        if len(body) > MOST_BYTES:
+            raise Refused(f"the request has {len(body):,} bytes, and the gate takes {MOST_BYTES:,}")
         status, answered = _exchange(self.url, f"/gate/{do}", self.token, body, float(given.get("wait") or 0))
         if status == 503:
             raise ConnectionError(f"the gate answers {status}")
@@ -74,11 +87,11 @@ class Client:
             told = json.loads(answered)
         except ValueError:
             told = None
-        if not isinstance(told, dict):
-            raise NoGate(f"the gate answers {status}, and that is no JSON")
-        if status != 200:
-            raise NoGate(str(told.get("reason") or f"the gate answers {status}"))
-        return told
+        if status == 200 and isinstance(told, dict):
+            return told
+        reason = told.get("reason") if isinstance(told, dict) else None
+        refuses = Refused if status in (400, 409, 413, 500) else NoGate
+        raise refuses(str(reason or f"the gate answers {status}, and that is no answer"))
 
     def ask(self, wanted: dict[str, Any], seconds: float) -> dict[str, Any]:
         """The answer to a request, waited for so long through restarts of the bot. Raises `NoGate`."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import sys
 from typing import Any
@@ -139,6 +140,7 @@ def _beside_dialog(gate: Client, wanted: dict[str, Any], wait: float, event: dic
             allowed = {"behavior": "allow", "updatedInput": answer["arguments"]}
             return _print({"hookSpecificOutput": {"hookEventName": "PermissionRequest", "decision": allowed}})
         if answer["state"] != "open":
+            gate.post("withdraw", **wanted)  # an equal call later is another dialog, with the same id
             denied = {"behavior": "deny", "message": answer.get("reason") or "Denied in Slack."}
             return _print({"hookSpecificOutput": {"hookEventName": "PermissionRequest", "decision": denied}})
         if os.getppid() != parent or _answered(path, seen):
@@ -187,91 +189,162 @@ def folder() -> str:
 
 def record_of(session: str) -> str:
     """The file of a session. Raises `NoGate` for what is no id."""
-    if not session.replace("-", "").replace("_", "").isalnum():
+    if session.startswith("-") or not session.replace("-", "").replace("_", "").isalnum():
         raise NoGate("the session has no id")
     return os.path.join(folder(), f"{session}.json")
 
 
 def keep(wanted: dict[str, Any], request: str, event: dict[str, Any]) -> bool:
     """Keep that a call is deferred. False where another call of the same prompt is; one of an earlier prompt was lost."""
-    path, told = (
-        record_of(wanted["session"]),
-        {
-            "session": wanted["session"],
-            "call": wanted["call"],
-            "request": request,
-            "cwd": event.get("cwd"),
-            "config": os.environ.get("CLAUDE_CONFIG_DIR"),
-            "prompt": event.get("prompt_id"),
-        },
-    )
+    import fcntl
+
+    path = record_of(wanted["session"])
+    told = {
+        "session": wanted["session"],
+        "call": wanted["call"],
+        "request": request,
+        "cwd": event.get("cwd"),
+        "config": os.environ.get("CLAUDE_CONFIG_DIR"),
+        "prompt": event.get("prompt_id"),
+    }
     os.makedirs(folder(), mode=0o700, exist_ok=True)
-    for _ in range(2):
-        try:
-            with open(path, "x", encoding="utf-8") as stream:
-                json.dump(told, stream)
-            return True
-        except FileExistsError:
-            with open(path, encoding="utf-8") as stream:
-                text = stream.read()
-            before = json.loads(text) if text else {"prompt": told["prompt"]}  # one that is being written
-            if before["prompt"] == told["prompt"] and before.get("call") != told["call"]:
-                return False
-            os.unlink(path)
-    return False
+    with open(f"{path}.keep", "w", encoding="utf-8") as alone:
+        fcntl.flock(alone, fcntl.LOCK_EX)  # hooks of two calls run side by side
+        before = read_record(path)
+        if before and before.get("prompt") == told["prompt"] and before.get("call") != told["call"]:
+            return False
+        write_record(path, told)
+    return True
 
 
 def forget(wanted: dict[str, Any]) -> None:
     """The call is decided: nothing is to be resumed for it."""
     path = record_of(wanted["session"])
-    if os.path.exists(path):
+    if (read_record(path) or {}).get("call") == wanted["call"]:
+        os.unlink(path)
+
+
+def read_record(path: str) -> dict[str, Any] | None:
+    """The JSON object of a file; None where there is none that is whole."""
+    try:
         with open(path, encoding="utf-8") as stream:
-            if json.load(stream).get("call") == wanted["call"]:
-                os.unlink(path)
+            found = json.load(stream)
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def write_record(path: str, told: dict[str, Any]) -> None:
+    """Put a JSON object into a file, the whole of it or nothing. Raises `OSError`."""
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    fresh = f"{path}.{os.getpid()}"
+    with open(fresh, "w", encoding="utf-8") as stream:
+        json.dump(told, stream)
+    os.replace(fresh, path)
 
 
 # --- scripts that a command runs ---------------------------------------------------------------------------
 
-_RUNS = ("bash", "sh", "dash", "zsh", "ksh", "python", "python3", "node", "ruby", "perl", "source", ".")
-_BEFORE = ("sudo", "env", "exec", "nohup", "time", "command")
+_SHELL = re.compile(r"(?:ba|da|z|k|mk|a|fi)?sh")
+_READS = re.compile(
+    r"source|\.|(?:python|pypy|ruby|perl|php|lua)[\d.]*|node(?:js)?|tsx|ts-node|deno|bun|Rscript|pwsh"
+)
+"""Programs that run a script, beside shells."""
+_SHELL_TAKES = re.compile(r"[-+][a-zA-Z]*[oO][a-zA-Z]*|--rcfile|--init-file")
+_TAKES = re.compile(r"--[^=]+|-\w*[WXrICEf]")
+"""Options after which a word can be theirs. Some of these take none; then a word more is looked at."""
+_BEFORE = re.compile(
+    "sudo|doas|env|exec|nohup|time|command|builtin|nice|ionice|timeout|setsid|stdbuf|xargs|find|flock|watch|busybox|chroot|"
+    "unshare|strace|eval|coproc|if|then|else|elif|while|until|do|!|{"
+)
+"""Words before a command."""
+_SIGNS = "();<>|&"
 
 
 def scripts_of(command: str, place: str) -> dict[str, dict[str, Any]]:
-    """The scripts that a command names to run, by path, with their SHA-256 and size. Raises `OSError`."""
+    """The scripts that a command names to run, by path, with their SHA-256 and size; in doubt one too many. Raises `OSError`."""
+    found: dict[str, dict[str, Any]] = {}
+    places, texts = [place], [command]
+    for text in texts:
+        simple: list[str] = []
+        inputs: list[str] = []
+        words = iter([*_words(text), ";"])
+        for word in words:
+            if word.strip(_SIGNS) or not word:
+                simple.append(word)
+                if re.search(r"[\s;&|(]", word):  # code in quotes, or a substitution
+                    texts.append(re.sub(r"[$()]+", ";", word))
+            elif re.fullmatch(r".*[<>]&?\|?", word):
+                if simple and simple[-1].isdigit():
+                    simple.pop()  # the number of a stream
+                target = next(words, "")
+                inputs += [target] if "<" in word else []
+            else:
+                program, *rest = _without_prefix(simple, places[-1]) or [""]
+                if program in ("cd", "pushd") and rest:
+                    places.append(os.path.join(places[-1], rest[-1]))
+                for name in _named(program, rest, inputs):
+                    for where in places:
+                        _add(found, name, os.path.join(where, os.path.expanduser(os.path.expandvars(name))))
+                # A shell behind a pipe runs what it reads.
+                simple, inputs = [], [*rest, *inputs] if word == "|" else []
+    return found
+
+
+def _words(text: str) -> list[str]:
+    """The words and signs of a command, as a shell splits them. Comments count too; where quotes do not match, there are none."""
     import shlex
 
-    lexer = shlex.shlex(command.replace("\n", ";"), posix=True, punctuation_chars=True)
-    lexer.whitespace_split = True
-    try:
-        words = list(lexer)
-    except ValueError:
-        return {}  # no shell runs it either: a quote is open
-    found: dict[str, dict[str, Any]] = {}
-    simple: list[str] = []
-    for word in [*words, ";"]:
-        if word.strip("();<>|&"):
-            simple.append(word)
+    text = re.sub("[\n`]", ";", text.replace("\\\n", " "))
+    for tried in (text, re.sub(r"[\"'\\]", " ", text)):
+        lexer = shlex.shlex(tried, posix=True, punctuation_chars=_SIGNS)
+        lexer.whitespace_split, lexer.commenters = True, ""
+        try:
+            return list(lexer)
+        except ValueError:
             continue
-        while simple and (
-            simple[0] in _BEFORE or ("=" in simple[0] and "/" not in simple[0].partition("=")[0])
-        ):
-            simple.pop(0)
-        program, *rest = simple or [""]
-        simple = []
-        if program == "cd" and rest:
-            place = os.path.join(place, rest[0])
-        name = program if "/" in program else ""
-        if os.path.basename(program) in _RUNS:
-            name = next((one for one in rest if not one.startswith("-")), "")
-            if rest and rest[0] in ("-c", "-m", "-e"):
-                name = ""
-        path = os.path.join(place, name)
-        if name and os.path.isfile(path):
-            with open(path, "rb") as stream:
-                if stream.read(4) != b"\x7fELF":  # a program is no script
-                    from hashlib import file_digest
+    return []
 
-                    stream.seek(0)
-                    digest = file_digest(stream, "sha256").hexdigest()
-                    found[name] = {"sha256": digest, "size": stream.tell()}
-    return found
+
+def _without_prefix(words: list[str], place: str) -> list[str]:
+    """A command without assignments, and without programs that run it and their options."""
+    before = unsure = False
+    for index, word in enumerate(words):
+        reads = _SHELL.fullmatch(os.path.basename(word)) or _READS.fullmatch(os.path.basename(word))
+        if _BEFORE.fullmatch(os.path.basename(word)):
+            before = True
+        elif not re.match(r"\w+\+?=", word):
+            runs = reads or ("/" in word and (not unsure or os.access(os.path.join(place, word), os.X_OK)))
+            if runs or not before:
+                return words[index:]
+            unsure = unsure or not re.match(r"-|\d", word)
+    return []
+
+
+def _named(program: str, rest: list[str], inputs: list[str]) -> list[str]:
+    """The words of a command that can be scripts which it runs."""
+    named, name = [program] if "/" in program else [], os.path.basename(program)
+    shell = _SHELL.fullmatch(name)
+    if not shell and not _READS.fullmatch(name):
+        return named
+    words = iter(rest[1:] if rest[:1] == ["run"] else rest)
+    for word in words:
+        if word[:1] not in ("-", "+"):
+            return [*named, word, *(inputs if "-s" in rest else ())]
+        if word != "--" and (_SHELL_TAKES if shell else _TAKES).fullmatch(word):
+            named.append(next(words, ""))
+    return [*named, *inputs]
+
+
+def _add(found: dict[str, dict[str, Any]], name: str, path: str) -> None:
+    """Note a script, unless there is no such file, or it is a program."""
+    if not name or not os.path.isfile(path):
+        return
+    with open(path, "rb") as stream:
+        if stream.read(4) != b"\x7fELF":
+            from hashlib import file_digest
+
+            stream.seek(0)
+            told = {"sha256": file_digest(stream, "sha256").hexdigest(), "size": stream.tell()}
+            if found.setdefault(name, told) != told:
+                found[path] = told

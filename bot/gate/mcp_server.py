@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import socket
+import time
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
@@ -32,6 +33,9 @@ from bot.gate.client import Client, NoGate
 WAIT_SECONDS = 45.0
 TASKS = "io.modelcontextprotocol/tasks"
 _POLL_MS = 2000
+_KNOWN_SECONDS, _MOST_KNOWN = 30.0, 1000
+"""For how long a token that counts may connect without the gate being asked, and how many such are remembered. Each request to the
+gate has the token nevertheless."""
 
 
 _FLOW = "flow_"
@@ -39,7 +43,8 @@ _FLOW = "flow_"
 
 _KEY = {
     "type": "string",
-    "description": "Names this request. The same call with the same key gets the same answer, also after a restart.",
+    "description": "Names this request. The same call with the same key gets the same answer, also after a restart; without a key "
+    "it is a new request, whose key is in the answer.",
 }
 _TEXT = {"type": "string"}
 
@@ -144,7 +149,7 @@ class Door:
             ask = partial(self._gate(ctx).ask, wanted, 0 if takes_tasks else WAIT_SECONDS)
             answer = await anyio.to_thread.run_sync(ask, abandon_on_cancel=True)
             if takes_tasks and answer["state"] == "open":
-                look = partial(self._gate(ctx).post, "look", request=answer["request"])
+                look = partial(self._gate(ctx).post, "look", request=answer["request"], take=True)
                 return {"resultType": "task", **_as_task(await anyio.to_thread.run_sync(look))}
             return _told(_answer(answer, wanted["call"]))
         except (NoGate, OSError, KeyError, TypeError) as error:
@@ -170,12 +175,11 @@ class Door:
             tool, kind = name.removeprefix(_FLOW), "flow"
         elif name != "ask_human":
             raise NoGate(f"there is no tool {name}")
-        text = json.dumps([kind, tool, arguments], sort_keys=True)
         return {
             "kind": kind,
             "door": "mcp",
             "session": self._session,
-            "call": str(key) if key else sha256(text.encode()).hexdigest()[:32],
+            "call": str(key) if key else secrets.token_hex(16),
             "tool": tool,
             "arguments": arguments,
             "reason": str(reason),
@@ -242,13 +246,22 @@ class _Verifier:
 
     def __init__(self, url: str) -> None:
         self._url = url
+        self._known: dict[str, float] = {}
+        """Until when a token is known, by its hash."""
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        """Ask the gate."""
-        with suppress(NoGate, OSError):
-            await anyio.to_thread.run_sync(partial(Client(self._url, token).post, "flows"))
-            return AccessToken(token=token, client_id=sha256(token.encode()).hexdigest(), scopes=[])
-        return None
+        """Ask the gate, unless it knew the token a moment ago."""
+        known = sha256(token.encode()).hexdigest()
+        if self._known.get(known, 0.0) < time.monotonic():
+            self._known.pop(known, None)
+            try:
+                await anyio.to_thread.run_sync(partial(Client(self._url, token).post, "flows"))
+            except (NoGate, OSError):
+                return None
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.pop(next(iter(self._known)))
+            self._known[known] = time.monotonic() + _KNOWN_SECONDS
+        return AccessToken(token=token, client_id=known, scopes=[])
 
 
 def serve_http(url: str, port: int, ready: Callable[[str], None]) -> None:

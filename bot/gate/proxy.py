@@ -2,8 +2,8 @@
 
 It relays lines. A `tools/call` is held until the gate has allowed it, and then the same bytes go on, or canonical JSON where
 people changed its arguments; everything else passes untouched, so any revision of the protocol works. What two readers could
-take for different things (a key that stands twice, NaN, a line end within a line) is refused, since the server could read
-another call in it.
+take for different things (a key that stands twice or in another letter case, NaN, a line end within a line) is refused, since
+the server could read another call in it.
 
 A held call that is cancelled, or not decided in time, is dropped and never sent later. The first definition of a tool that is
 seen is pinned by the gate: calls of a tool whose definition has changed are asked about, whatever a rule allows.
@@ -24,7 +24,7 @@ from functools import partial
 from hashlib import sha256
 from typing import Any, NoReturn
 
-from bot.gate.client import Ambiguous, Client, NoGate, read_json
+from bot.gate.client import Ambiguous, Client, NoGate, folded, read_json
 
 WAIT_SECONDS = 45.0
 _MOST_BYTES = 64 * 2**20
@@ -32,6 +32,8 @@ _LEAVE_SECONDS = 5.0
 """Seconds that a server has to end once its client is gone."""
 _LINE_ENDS = re.compile("[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 """Characters that some readers treat as a line end."""
+_ENVELOPE, _PARAMS = ("jsonrpc", "id", "method", "params"), ("name", "arguments", "_meta")
+"""Keys by which a call is known. A reader that ignores the letter case would find one where this one finds none."""
 
 
 def read_line(line: bytes) -> Any:
@@ -40,9 +42,25 @@ def read_line(line: bytes) -> Any:
         text = line.decode("utf-8").removesuffix("\n").removesuffix("\r")
         if _LINE_ENDS.search(text):
             raise Ambiguous("a line ends within the line")
-        return read_json(text)
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        said = read_json(text)
+        for one in said if isinstance(said, list) else [said]:
+            _exact(one, _ENVELOPE)
+            if isinstance(one, dict) and one.get("method") == "tools/call":
+                _exact(one.get("params"), _PARAMS)
+        return said
+    except (ValueError, RecursionError) as error:
         raise Ambiguous(str(error)) from error
+
+
+def _exact(value: Any, names: Sequence[str]) -> None:
+    for key in value if isinstance(value, dict) else ():
+        if key not in names and folded(key) in names:
+            raise Ambiguous(f"the key {key!r} stands in another letter case")
+
+
+def _key(value: Any) -> str:
+    """An id as the loosest reader compares it: 1, 1.0 and "1" are one."""
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
 def _canonical(value: Any) -> bytes:
@@ -56,7 +74,7 @@ class Proxy:
     def __init__(self, gate: Client, name: str, wait: float) -> None:
         self._gate, self._name, self._wait = gate, name, wait
         self._held: dict[str, asyncio.Task[None]] = {}
-        """Calls that are asked about, by their id as JSON."""
+        """Calls that are asked about, by their id."""
         self._lists: set[str] = set()
         self._listed: dict[str, str] = {}
         """The digest of the definition of each tool, as the server told it last."""
@@ -97,13 +115,14 @@ class Proxy:
         """Take the definitions of tools from a page of a listing that was asked for."""
         try:
             said = json.loads(line)
-            key = json.dumps(said.get("id"))
+            key = _key(said.get("id"))
             if key in self._lists and ("result" in said or "error" in said):
                 self._lists.discard(key)
                 for tool in (said.get("result") or {}).get("tools") or ():
-                    text = json.dumps(tool, sort_keys=True)
-                    self._listed[tool["name"]] = sha256(text.encode()).hexdigest()
-        except (ValueError, TypeError, KeyError, AttributeError):
+                    if isinstance(tool, dict) and isinstance(tool.get("name"), str):
+                        text = json.dumps(tool, sort_keys=True)
+                        self._listed[tool["name"]] = sha256(text.encode()).hexdigest()
+        except (ValueError, TypeError, AttributeError, RecursionError):
             return  # no listing: the client says what is wrong with it
 
     async def _from_client(self, line: bytes) -> None:
@@ -122,14 +141,18 @@ class Proxy:
                     message = "sayso gate: send calls of tools one by one"
                     reply(one["id"], error={"code": -32600, "message": message})
             return
-        method, key = (calls[0].get("method"), json.dumps(calls[0].get("id"))) if calls else (None, "")
+        method, key = (calls[0].get("method"), _key(calls[0].get("id"))) if calls else (None, "")
         if method == "tools/call":
+            if calls[0].get("id") is None or key in self._held:
+                message = "sayso gate: a call of a tool has an id of its own"
+                reply(calls[0].get("id"), error={"code": -32600, "message": message})
+                return
             self._held[key] = asyncio.create_task(self._ask(line, calls[0], key))
             return
         if method == "tools/list":
             self._lists.add(key)
         if method == "notifications/cancelled":
-            held = self._held.pop(json.dumps((calls[0].get("params") or {}).get("requestId")), None)
+            held = self._held.pop(_key((calls[0].get("params") or {}).get("requestId")), None)
             if held is not None:
                 held.cancel()
                 return  # the server was told nothing of it
@@ -137,18 +160,26 @@ class Proxy:
 
     async def _ask(self, line: bytes, call: dict[str, Any], key: str) -> None:
         """Hold a call until it is decided, and send it on as it came."""
+        decided: str | bytes
         try:
-            text = await self._decided(line, call)
-        except (NoGate, OSError, KeyError, TypeError, AttributeError) as error:
-            text = f"The gate gave no answer ({error}). The call was not made."
-        # Whoever cancelled it meanwhile has taken it from here.
-        if self._held.pop(key, None) is not None and text:
-            reply(call.get("id"), result={"content": [{"type": "text", "text": text}], "isError": True})
+            decided = await self._decided(line, call)
+        except (NoGate, OSError, KeyError, TypeError, AttributeError, ValueError) as error:
+            decided = f"The gate gave no answer ({error}). The call was not made."
+        if self._held.pop(key, None) is None:
+            return  # it was cancelled meanwhile
+        if isinstance(decided, bytes):
+            await self._send(decided)
+        else:
+            reply(call["id"], result={"content": [{"type": "text", "text": decided}], "isError": True})
 
-    async def _decided(self, line: bytes, call: dict[str, Any]) -> str:
-        """Why a call is not made; empty where it was sent on."""
+    async def _decided(self, line: bytes, call: dict[str, Any]) -> str | bytes:
+        """The line that goes on, or why the call is not made."""
         params = call["params"]
-        tool, arguments = str(params["name"]), params.get("arguments") or {}
+        tool, arguments = params["name"], params.get("arguments")
+        if arguments is None:
+            arguments = {}
+        if not isinstance(tool, str) or not isinstance(arguments, dict):
+            raise TypeError("a call has the name of a tool, and its arguments as an object")
         wanted = {
             "kind": "approval",
             "door": "proxy",
@@ -168,9 +199,8 @@ class Proxy:
             return "Pending: people are asked in Slack. The call was not made. Make the same call again to go on waiting."
         if answer["state"] == "allowed":
             if _canonical(answer["arguments"]) != _canonical(arguments):
-                line = _canonical({**call, "params": {**params, "arguments": answer["arguments"]}})
-            await self._send(line)
-            return ""
+                return _canonical({**call, "params": {**params, "arguments": answer["arguments"]}})
+            return line
         return f"Denied by {by}. {reason} The call was not made.".replace("  ", " ")
 
     async def _send(self, line: bytes) -> None:

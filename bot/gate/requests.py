@@ -12,21 +12,23 @@ import asyncio
 import json
 import logging
 import time
-from collections import deque
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
+from typing import Literal
 from urllib.parse import quote
 
 from msgspec import Struct
 
 from bot.gate.outputs import outputs_schema
 from bot.gate.rules import INPUTS, NAME, QUOTED, SCRIPTS, Decision, Rules, RulesFile, approval_flow
-from bot.gate.tokens import Token
+from bot.gate.tokens import Token, UnknownToken, counts
 from bot.intents.request_grants import allows, terms_of
 from bot.intents.session_rows import direct_row, note_to, root_row
 from bot.outbound.notices import Notices
+from bot.rendering.calls import REQUESTS
 from bot.rendering.text import escape, one_line
 from bot.start.starter import Starter, Wish
 from bot.wire.users import Channels, LookupFailed, People
@@ -56,8 +58,12 @@ REQUEST, ROOTED, NOTED = "gate.request", "gate.rooted", "gate.noted"
 """Kinds of inbox rows: what is asked, the message that its thread begins with, and what is only kept."""
 MOST_OPEN = 10
 """Open requests of a token."""
+MOST_NAME = 200
+"""Characters of a tool's name, which stands in the text of the question."""
 RATE, RATE_SECONDS = 30, 60.0
 """New requests of a token within so many seconds."""
+MOST_WAITING = 50
+"""Requests of a token that are waited for at a time; the next ones are answered at once."""
 PROPOSE_AFTER = 3
 """In so many sessions of an agent people allow the same call before a rule is suggested."""
 _LOOK_SECONDS = 1.0
@@ -69,7 +75,7 @@ _BEGIN_SECONDS = 5.0
 _ELSEWHERE = {"agents": "It was answered in the console, or its session went on without an answer."}
 """By door why a question is withdrawn."""
 _UNEDITED = ("agents",)
-"""Doors that hand out what was asked or nothing: an edit would not arrive."""
+"""Doors that send each call its own confirmation: of what was asked or nothing, as an edit would not arrive."""
 
 
 class Refused(SaysoError):
@@ -82,7 +88,7 @@ class Wanted(Struct, frozen=True):
     """Request of an agent: an `approval` of a call, a `question` for people, or a `flow` to run. `tool` is then the
     flow's name, and `arguments` are its inputs; those of a question are its text, choices, and form."""
 
-    kind: str
+    kind: Literal["approval", "question", "flow"]
     door: str
     session: str
     call: str
@@ -135,8 +141,7 @@ class Requests:
     steady: Callable[[], float] = time.monotonic
     _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
-    _open: dict[str, set[str]] = field(default_factory=dict)
-    _recent: dict[str, deque[float]] = field(default_factory=dict)
+    _waiting: Counter[str] = field(default_factory=Counter)
 
     def handlers(self) -> dict[str, RowHandler]:
         """By kind of row."""
@@ -148,16 +153,27 @@ class Requests:
         self, token: Token, wanted: Wanted, seconds: float, gone: Callable[[], bool]
     ) -> dict[str, Json]:
         """The answer to a request, waited for so long, or `open`; nothing is handed out to whoever is `gone`. Raises `Refused`,
-        and the errors of `gate.yml` and the store: none of them is an allow."""
-        until = self.steady() + seconds
+        `UnknownToken` where the token was revoked meanwhile, and the errors of `gate.yml` and the store: none of them is an
+        allow."""
+        if not wanted.tool.isprintable() or "`" in wanted.tool or len(wanted.tool) > MOST_NAME:
+            raise Refused(f"a tool has a name of {MOST_NAME} printable characters at most")
+        until = self.steady() + (seconds if self._waiting[token.id] < MOST_WAITING else 0.0)
         while True:
             async with self._asking:
                 key = await self._request(token, wanted)
             if isinstance(key, dict):
                 return key
-            standing = await self._settled(key, until, gone)
+            self._waiting[token.id] += 1
+            try:
+                standing = await self._settled(key, until, gone)
+            finally:
+                self._waiting[token.id] -= 1
+            engine = self.notices.engine
+            if not await engine.writer.call(counts, engine.store, token, self.now()):
+                raise UnknownToken("This token was revoked, or is over.")
             if standing.state == "allowed" and not gone():
-                if standing.handed is not None or not await self._hand_out(standing):
+                call = _key("gate:call", token, wanted.door, wanted.session, wanted.call)
+                if standing.handed is not None or not await self._hand_out(standing, call):
                     continue  # another door of the same session was quicker: this is another call
                 await self._note_use(token, wanted, standing)
             elif standing.state == "allowed":
@@ -178,12 +194,10 @@ class Requests:
         told: dict[str, Json] = {"state": standing.state, "request": key, "since": since}
         told |= {"outputs": standing.outputs, "reason": standing.reason}
         if take and standing.state == "allowed":
-            told["arguments"] = standing.arguments
-            if standing.handed is not None or self._is_stale(standing) or not await self._hand_out(standing):
-                told["state"] = "denied"
-                told["reason"] = (
-                    "It was handed out, and may have run. Make the same call again to ask people anew."
-                )
+            if self._is_usable(standing) and await self._hand_out(standing):
+                return {**told, "arguments": standing.arguments}
+            why = "It was handed out, and may have run" if standing.handed else "It was allowed too long ago"
+            told |= {"state": "denied", "reason": f"{why}. Make the same call again to ask people anew."}
         return told
 
     async def cancel(self, token: Token, key: str) -> dict[str, Json]:
@@ -217,8 +231,10 @@ class Requests:
         elif key is None:
             if found["digest"] != ours or found.get("state") != "allowed":
                 alarm = f"{told} ran with other arguments than a rule of `gate.yml` allowed."
-        elif out is None or decode(out.payload)["digest"] != ours:
+        elif out is None or (handed := decode(out.payload)).get("digest") != ours:
             alarm = f"{told} ran, and that is not what was approved."
+        elif handed.get("call") not in (None, call):
+            alarm = f"{told} ran, and its approval was handed out for another call."
         if alarm is not None:
             await self._alarm(token, wanted, f"gate:ran:{call}", f"🚨 {alarm} Please look at this agent.")
         return {"alarm": alarm is not None}
@@ -228,22 +244,26 @@ class Requests:
         return {"withdrawn": await self._withdraw(token, wanted, _digest(wanted))}
 
     async def _withdraw(self, token: Token, wanted: Wanted, ours: str) -> bool:
-        base = _base(token, wanted, ours)
-        standing = (await self._current(base))[1]
+        call = _key("gate:call", token, wanted.door, wanted.session, wanted.call)
+        times, found = await self._last(call)
+        key = found.get("request") if found is not None and found["digest"] == ours else None
+        standing = None if key is None else await self._standing(key)
         until = self.steady() + _BEGIN_SECONDS
         while standing is not None and standing.state == "open" and standing.session_id is None:
             if self.steady() >= until:
                 return False
             await asyncio.sleep(_LOOK_SECONDS / 5)  # its session is just being started
-            standing = (await self._current(base))[1]
-        if standing is None or standing.state != "open":
+            standing = await self._standing(str(key))
+        if standing is None or (
+            standing.state != "open" and not (wanted.interactive and standing.state == "denied")
+        ):
             return False
-        call = _key("gate:call", token, wanted.door, wanted.session, wanted.call)
-        times, _ = await self._last(call)
         noted = encode({"digest": ours, "state": "withdrawn"})
         await self._keep(InboxItem(f"{call}:{times}", NOTED, noted))
-        await self._close(token, standing, _ELSEWHERE.get(wanted.door, "It was answered at the terminal."))
-        return True
+        if standing.state == "open":
+            why = _ELSEWHERE.get(wanted.door, "It was answered at the terminal.")
+            await self._close(token, standing, why)
+        return standing.state == "open"
 
     async def _close(self, token: Token, standing: Standing, why: str) -> None:
         """End the session of an open request, unless people decide at this moment."""
@@ -317,9 +337,11 @@ class Requests:
                 return {"state": "busy", "reason": slowed}
             payload = self._payload(token, wanted, decided, rules.digest, before)
             payload["about"] |= {"agent": token.agent, "grant": terms}
-            if not pinned:
+            if not pinned and wanted.listing:
                 payload["about"]["before"] += ", whose definition has changed since it was first listed"
                 payload["pin"] = {"id": _pin(token, wanted), "listing": wanted.listing}
+            elif not pinned:
+                payload["about"]["before"] += ", whose definition was not listed, and may have changed"
             items.append(InboxItem(key, REQUEST, encode({**payload, "place": rules.document.channel})))
         await self._keep(*items)
         return key
@@ -348,7 +370,7 @@ class Requests:
         why = one_line(wanted.reason, _WORDS)
         quoted = QUOTED if why else ""
         scripts = [
-            f"{one_line(path, 120)} ({told['size']} bytes, SHA-256 {told['sha256']})"
+            one_line(f"{one_line(path, 120)} ({told['size']} bytes, SHA-256 {told['sha256']})", 240)
             for path, told in wanted.scripts.items()
         ]
         if scripts:
@@ -382,20 +404,30 @@ class Requests:
 
     async def _last(self, call: str) -> tuple[int, dict[str, Json] | None]:
         """Return the number of times that a call was asked about anew, and the record of the last time."""
-        times, last = 0, None
-        while (row := await self.notices.stored(f"{call}:{times}")) is not None:
-            times, last = times + 1, decode(row.payload)
-        return times, last
+        times, row = await self._latest(call)
+        return times, None if row is None else decode(row.payload)
+
+    async def _latest(self, base: str) -> tuple[int, InboxRow | None]:
+        """The number of rows `base:0`, `base:1` and so on, and the last one. There may be many: they are looked for in steps that
+        double, and between the last two of these by halves."""
+        last, low, high = None, 0, 1
+        while (row := await self.notices.stored(f"{base}:{high - 1}")) is not None:
+            last, low, high = row, high, 2 * high
+        high -= 1
+        while low < high:
+            middle = (low + high) // 2
+            row = await self.notices.stored(f"{base}:{middle}")
+            last, low, high = (last, low, middle) if row is None else (row, middle + 1, high)
+        return low, last
 
     async def _current(self, base: str) -> tuple[str, Standing | None]:
-        """The key under which something is asked now, and how that stands: closed ones are left behind."""
-        number = 0
-        while True:
-            key = f"{base}:{number}"
-            standing = await self._standing(key)
-            if standing is None or self._is_usable(standing):
-                return key, standing
-            number += 1
+        """The key under which something is asked now, and how that stands. Only the last one can be usable: another is begun once
+        one is not, and that is for good."""
+        number, row = await self._latest(base)
+        standing = None if row is None else await self._standing(row.key)
+        if row is not None and standing is not None and self._is_usable(standing):
+            return row.key, standing
+        return f"{base}:{number}", None
 
     def _is_usable(self, standing: Standing) -> bool:
         return standing.state == "open" or (
@@ -408,19 +440,23 @@ class Requests:
         return approved and timestamps.after(standing.at, standing.valid_seconds) < self.now()
 
     async def _slowed(self, token: Token, key: str) -> str | None:
-        """Why nothing more may be asked now; the person behind the agent is told once an hour."""
-        now, recent = self.steady(), self._recent.setdefault(token.id, deque())
-        while recent and recent[0] <= now - RATE_SECONDS:
-            recent.popleft()
-        mine = self._open.setdefault(token.id, set())
+        """Why nothing more may be asked now; the person behind the agent is told once an hour. Places and times are stored: a
+        restart forgets none."""
+        engine, now, kept_id = self.notices.engine, self.now(), f"gate-places:{token.id}"
+        row = await engine.writer.call(engine.store.kept.row, kept_id)
+        known = {"open": [], "asked": []} if row is None else decode(row.body)
+        since = timestamps.after(now, -RATE_SECONDS)
+        mine, recent = known["open"], [at for at in known["asked"] if since < at <= now]
         if len(mine) >= MOST_OPEN:
-            for other in list(mine):
-                standing = await self._standing(other)
-                if standing is None or standing.state != "open":
-                    mine.discard(other)
+            standings = [(other, await self._standing(other)) for other in mine]
+            mine = [other for other, standing in standings if standing and standing.state == "open"]
         if len(mine) < MOST_OPEN and len(recent) < RATE:
-            mine.add(key)
-            recent.append(now)
+            rev, until = 1 if row is None else row.rev + 1, timestamps.after(now, PIN_SECONDS)
+            body = encode({"open": list(dict.fromkeys([*mine, key])), "asked": [*recent, now]})
+            try:
+                await self.notices.put(KeptRow(kept_id, "gate-places", token.id, rev, until, body))
+            except KeptMoved:  # by another bot of this store
+                return await self._slowed(token, key)
             return None
         many = (
             f"{MOST_OPEN} of its requests are open"
@@ -437,10 +473,10 @@ class Requests:
         self.taken()
         return stored[0] is not None
 
-    async def _hand_out(self, standing: Standing) -> bool:
-        """Hand an approval out, unless it was: whoever comes second gets False."""
+    async def _hand_out(self, standing: Standing, call: str | None = None) -> bool:
+        """Hand an approval out, for a call where it is known, unless it was: whoever comes second gets False."""
         approved = digest("call", {"tool": standing.outputs["tool"], "arguments": standing.arguments})
-        key, payload = f"gate:out:{standing.session_id}", encode({"digest": approved})
+        key, payload = f"gate:out:{standing.session_id}", encode({"digest": approved, "call": call})
         ours = await self._keep(InboxItem(key, NOTED, payload, session_id=standing.session_id))
         if ours and standing.pin is not None:
             await self._pin(str(standing.pin["id"]), str(standing.pin["listing"]))
@@ -454,21 +490,27 @@ class Requests:
             return
         handed = digest("call", {"tool": wanted.tool, "arguments": standing.arguments})
         data: dict[str, Json] = {"tool": wanted.tool, "digest": handed, "by": list(standing.by)}
+        data["until"] = timestamps.after(standing.at, standing.valid_seconds)
         noted = encode({**data, "rule": standing.rule[0], "rules": standing.rule[1]})
         await self._keep(InboxItem(_key("gate:use", token, wanted.call), NOTED, noted))
 
     async def _used(self, token: Token, wanted: Wanted, decided: Decision, rules: Rules) -> list[str] | None:
-        """Return the people who allowed this call already when the hook asked: the same call, under the same rule, and
-        once."""
-        if wanted.within is None:
+        """Return the people who allowed this call already when the hook asked: the same call, under the same rule, while their
+        approval counts, and once."""
+        if wanted.within is None or wanted.kind != "approval":
             return None
         row = await self.notices.stored(_key("gate:use", token, str(wanted.within["call"])))
         if row is None:
             return None
         data, ours = decode(row.payload), _digest(wanted)
         if wanted.door == "mcp" and data["tool"].endswith("__request_approval"):
-            ours = digest("call", {"tool": data["tool"], "arguments": wanted.within["arguments"]})
-        if data["digest"] != ours or (data["rule"], data["rules"]) != (decided.rule, rules.digest):
+            # The hook was asked about a call of ours, whose arguments are this request.
+            asked = wanted.within["arguments"]
+            if asked["tool"] != wanted.tool or canonical(asked["arguments"]) != canonical(wanted.arguments):
+                return None
+            ours = digest("call", {"tool": data["tool"], "arguments": asked})
+        bound = (data["digest"], data["rule"], data["rules"])
+        if bound != (ours, decided.rule, rules.digest) or data.get("until", "") < self.now():
             return None
         first = await self._keep(InboxItem(f"gate:used:{row.key}", NOTED, encode({})))
         return list(data["by"]) if first else None
@@ -496,12 +538,13 @@ class Requests:
             await self.notices.put(note_to(thread, f"{same}:told", f"{text}\n```{escape(f'- {rule}')}```"))
 
     async def _pinned(self, token: Token, wanted: Wanted) -> bool:
-        """True if a tool is defined as it was when its definition was first seen, or last approved."""
-        if not wanted.listing:
+        """True if a tool is defined as it was when its definition was first seen, or last approved. A hook knows no definitions; a
+        proxy that has seen none before a call may stand before a server that hides one."""
+        if not wanted.listing and wanted.door != "proxy":
             return True
         engine = self.notices.engine
         row = await engine.writer.call(engine.store.kept.row, _pin(token, wanted))
-        if row is None:
+        if row is None and wanted.listing:
             await self._pin(_pin(token, wanted), wanted.listing)
         return row is None or decode(row.body)["listing"] == wanted.listing
 
@@ -686,7 +729,7 @@ def question_flow(asked: Mapping[str, Json], quoted: str) -> Flow:
         + quoted
     )
     node: dict[str, Json] = {"id": "answer", "type": "ask", "with": {"message": message, **given}}
-    return load_flow(json.dumps({"flow": "gate-question", "inputs": INPUTS, "nodes": [node]}), "question")
+    return load_flow(json.dumps({"flow": REQUESTS[1], "inputs": INPUTS, "nodes": [node]}), "question")
 
 
 def _result(row: InboxRow, state: State, kind: str) -> Standing:
@@ -717,8 +760,10 @@ def _key(name: str, token: Token, *parts: str) -> str:
 
 
 def _base(token: Token, wanted: Wanted, ours: str) -> str:
-    """Return the common key of similar requests; flows are similar under one key only."""
-    more = [wanted.call] if wanted.kind == "flow" else [wanted.listing, canonical(wanted.scripts).decode()]
+    """Return the common key of similar requests. Flows, and calls that are each confirmed by themselves, are similar under one id
+    only."""
+    one_by_one = wanted.kind == "flow" or wanted.door in _UNEDITED
+    more = [wanted.call] if one_by_one else [wanted.listing, canonical(wanted.scripts).decode()]
     return _key("gate:request", token, wanted.kind, wanted.session, ours, *more)
 
 

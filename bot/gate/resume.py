@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import subprocess
 import sys
@@ -16,18 +15,19 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from bot.gate.client import Client
-from bot.gate.hook import folder
+from bot.gate.client import Client, Refused
+from bot.gate.hook import folder, read_record
 
 LOOK_SECONDS = 2.0
 MOST_TRIES = 3
 """So often a session is gone on with that leaves its call deferred."""
+_NEEDED = ("session", "call", "request", "cwd")
 
 
 def resume(words: Sequence[str], *, once: bool, tell: Callable[[str], None]) -> int:
     """Go on with every session that may go on, `once` or until Ctrl-C; 1 where one failed. `words` are more arguments for
     the program. Raises `NoGate`."""
-    gate, failed, tries = Client.configured(), False, dict[str, int]()
+    gate, failed, tries, refused = Client.configured(), False, dict[str, int](), set[str]()
     program = os.environ.get("SAYSO_CLAUDE", "claude")
     while True:
         for path, record in _records():
@@ -36,6 +36,11 @@ def resume(words: Sequence[str], *, once: bool, tell: Callable[[str], None]) -> 
                 continue
             try:
                 state = gate.post("look", request=record["request"])["state"]
+            except Refused as error:
+                if call not in refused:
+                    tell(f"{record['session']} is left: {error}")
+                refused.add(call)
+                continue
             except OSError:
                 continue  # the bot is being restarted
             if state == "open":
@@ -46,7 +51,7 @@ def resume(words: Sequence[str], *, once: bool, tell: Callable[[str], None]) -> 
                 tries[call] = tries.get(call, 0) + 1
                 tell(f"{record['session']}: {state}; going on in {record['cwd']}")
                 code = _run(program, words, record)
-                if os.path.exists(path) and _read(path) == record:
+                if read_record(path) == record:
                     tell(f"{record['session']} left its call as it was (exit {code}).")
                     failed = failed or tries[call] >= MOST_TRIES
         if once:
@@ -71,22 +76,14 @@ def _run(program: str, words: Sequence[str], record: dict[str, Any]) -> int:
 
 
 def _records() -> Iterator[tuple[str, dict[str, Any]]]:
+    """The records of deferred calls; what else is in the folder is left alone."""
     place = folder()
     names = sorted(os.listdir(place)) if os.path.isdir(place) else []
     for name in names:
         path = os.path.join(place, name)
-        record = _read(path) if name.endswith(".json") else None
-        if record is not None:
+        record = read_record(path) if name.endswith(".json") else None
+        if record and "config" in record and all(isinstance(record.get(key), str) for key in _NEEDED):
             yield path, record
-
-
-def _read(path: str) -> dict[str, Any] | None:
-    try:
-        with open(path, encoding="utf-8") as stream:
-            found: dict[str, Any] = json.load(stream)
-            return found
-    except (OSError, ValueError):
-        return None
 
 
 @contextlib.contextmanager

@@ -15,6 +15,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import Struct, field
 from pydantic import BeforeValidator, Field, ValidationError
 
+from bot.gate.client import folded
+from bot.rendering.calls import REQUESTS
 from engine.decide.request_edits import parts
 from engine.flow import Flow
 from engine.flow.load import load_flow
@@ -110,14 +112,19 @@ class Rules(Struct, frozen=True):
     data: Mapping[str, Json]
 
     def decide(self, agent: str, tool: str, arguments: Mapping[str, Json]) -> Decision:
-        """The first rule that matches, else `otherwise`."""
+        """The first rule that matches, else `otherwise`. A call with a name of a rule's argument in another letter case is not
+        allowed: its reader may take the one for the other."""
+        named = {name for rule in self.document.rules for name in rule.when.arguments}
+        alike = {folded(name) for name in named} & {folded(name) for name in arguments if name not in named}
         for number, rule in enumerate(self.document.rules, 1):
             exact = rule.then.allow
-            named = fits(rule.when.agent, agent, exact) and fits(rule.when.tool, tool, exact)
-            if named and all(
+            meant = fits(rule.when.agent, agent, exact) and fits(rule.when.tool, tool, exact)
+            if meant and all(
                 name in arguments and fits(wanted, arguments[name], exact)
                 for name, wanted in rule.when.arguments.items()
             ):
+                if exact and alike:
+                    break
                 return _decision(number, rule.then, self.data["rules"][number - 1]["then"])
         return self.otherwise()
 
@@ -181,7 +188,7 @@ def approval_flow(
         {"id": "decision", "name": told, "type": "approval", "with": decision},
         {"id": "call", "type": "call", "with": call},
     ]
-    return load_flow(json.dumps({"flow": "gate", "inputs": INPUTS, "nodes": nodes}), NAME)
+    return load_flow(json.dumps({"flow": REQUESTS[0], "inputs": INPUTS, "nodes": nodes}), NAME)
 
 
 def _edited(arguments: Mapping[str, Json]) -> dict[str, Json]:

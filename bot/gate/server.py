@@ -15,15 +15,15 @@ from aiohttp import web
 
 from bot.compose.listening import Listener
 from bot.config.settings import Address
+from bot.gate.client import MOST_BYTES
 from bot.gate.hook import DOCTOR
 from bot.gate.requests import Requests, Wanted
-from bot.gate.tokens import Token, token_of
+from bot.gate.tokens import Token, UnknownToken, token_of
 from engine.language.codec import Json, decode_signed
 from engine.language.errors import NotJson, SaysoError, StorageError
 
 log = logging.getLogger("sayso.gate")
 
-MOST_BYTES = 1024 * 1024
 MOST_SECONDS = 24 * 3600.0
 _STOP_SECONDS = 1.0
 
@@ -44,12 +44,21 @@ class Server:
             now = self._requests.now()
             token = await self._call(token_of, self._store, header.removeprefix("Bearer ").strip(), now)
             if token is None:
-                return _told(
-                    401, {"error": "unknown_token", "reason": "This token is unknown or was revoked."}
-                )
+                raise UnknownToken("This token is unknown or was revoked.")
             data = decode_signed(await request.read())
             return _told(200, await self._answered(request, token, data))
-        except (NotJson, msgspec.ValidationError, KeyError, TypeError, ValueError) as error:
+        except UnknownToken as error:
+            return _told(401, {"error": error.code, "reason": str(error)})
+        except web.HTTPRequestEntityTooLarge:
+            return _told(413, {"error": "too_large", "reason": f"A request has {MOST_BYTES} bytes at most."})
+        except (
+            NotJson,
+            msgspec.ValidationError,
+            KeyError,
+            TypeError,
+            ValueError,
+            AttributeError,
+        ) as error:
             return _told(400, {"error": "bad_request", "reason": f"This is no request: {error}"})
         except StorageError as error:
             return _told(503, {"error": error.code, "reason": str(error)})

@@ -57,6 +57,12 @@ def token_of(store: Store, text: str, now: str) -> Token | None:
     return _token(found[0]) if found else None
 
 
+def counts(store: Store, token: Token, now: str) -> bool:
+    """True if a token still counts; one without an end is not stored, and always does."""
+    row = store.kept.row(token.id) if token.until else None
+    return not token.until or (row is not None and row.expires_at > now)
+
+
 def revoke_token(store: Store, token_id: str, now: str) -> Token:
     """Let a token count no longer. Raises `UnknownToken`."""
     row = store.kept.row(token_id)

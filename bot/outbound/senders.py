@@ -26,7 +26,7 @@ from bot.outbound.progress import behind
 from bot.outbound.sender import STALE_SECONDS, Send, Sender, thread_of
 from bot.rendering.approvals import is_request
 from bot.rendering.blocks import Rendered, metadata
-from bot.rendering.calls import MOST_TOGETHER, beside, calls_message, tally
+from bot.rendering.calls import MOST_TOGETHER, REQUESTS, beside, calls_message, tally
 from bot.rendering.card import Behind, card, card_key, holder_thread, look_of, with_question
 from bot.rendering.notes import end_note, note
 from bot.rendering.phrases import alike_text
@@ -458,8 +458,9 @@ class Rows(Sender):
         if root is None or where is None:
             return Sent(DROPPED)
         heads = await writer.call(writer.store.sessions.heads, thread_key=data["thread"], limit=None)
-        waiting = sum(head.status not in ENDED for head in heads)
-        text = f"{decode(root.payload)['text']}\n{tally(len(heads), waiting)}"
+        asked = [head for head in heads if head.flow_name in REQUESTS]
+        waiting = sum(head.status not in ENDED for head in asked)
+        text = f"{decode(root.payload)['text']}\n{tally(len(asked), waiting)}"
         await self.calls.edit(where, note(text, root.key))
         return Sent(position(where))
 

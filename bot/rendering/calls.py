@@ -33,6 +33,10 @@ _BRIEF, _NOTICE = 90, 380
 """Units of the reason, and of the words that something is cut, on a message with many calls."""
 
 
+REQUESTS = ("gate", "gate-question")
+"""Names of the flows that requests of agents are: an approval, and a question."""
+
+
 def tally(requests: int, waiting: int) -> str:
     """Return the number of requests in a thread, and of those that wait."""
     return f"{plural(requests, 'request')}, {f'{waiting} waiting' if waiting else 'all decided'}"

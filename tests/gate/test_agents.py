@@ -157,9 +157,10 @@ async def test_what_was_answered_elsewhere_is_closed_and_says_so(
     await poller.look()
     for name in sessions:
         await gate.workspace.wait_for(lambda name=name: poller.asked(f"make {name}"), timeout=20)
-    api.failures.append(("GET", 400, {}))
-    await poller.look()
-    assert all(poller.asked(f"make {name}") for name in sessions)
+    api.failures.append(("EVENTS", 400, {}))
+    assert "sesn_console: " in await poller.look()
+    [kept] = (gate.folder / "state" / "sayso" / "gate" / "agents").iterdir()
+    assert set(json.loads(kept.read_text())) == set(calls.values()), "an error closes nothing"
     confirmed = {"type": "user.tool_confirmation", "tool_use_id": calls["console"], "result": "allow"}
     sessions["console"].confirm(confirmed)
     sessions["resumed"].status = "running"
@@ -228,8 +229,39 @@ async def test_a_wrong_key_and_a_wrong_token_send_nothing(
     assert "invalid x-api-key" in await poller.look(ANTHROPIC_API_KEY="guess")
     assert "unknown" in await poller.look(SAYSO_GATE_TOKEN="guess")
     (gate.folder / "gate.yml").write_text("gate: [")
-    assert "Not reached" in await poller.look()
+    assert "not asked about bash: " in await poller.look()
     assert session.confirmations() == []
+
+
+async def test_a_call_that_the_gate_refuses_holds_up_no_other(
+    gate: Gate, api: ManagedAgents, poller: Poller
+) -> None:
+    """One that is too large, and one that is no exact JSON, are told; those behind them, also of the same session, are asked."""
+    (gate.folder / "gate.yml").write_text(RULES.replace("Bash", "bash"))
+    one, two = api.session("one"), api.session("two")
+    large, odd = one.call("x" * 2**20), one.call("\ud800")
+    first, second = one.call("git status"), two.call("git status")
+    one.wait_for(large, odd, first)
+    two.wait_for(second)
+    told = await poller.look()
+    assert told.count("not asked about bash") == 2
+    assert [event["tool_use_id"] for event in one.confirmations() + two.confirmations()] == [first, second]
+
+
+def test_a_key_keeps_its_calls_apart_from_those_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What another key waits for is not closed, and no file of theirs is where deferred sessions are."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    gate: Any = Allows()
+    made = [Agents(gate, Anthropic(api_key=key), None, print) for key in (KEY, "sk-other")]
+    made[0]._keep("e1", {"session": "s"})
+    assert [Agents(gate, Anthropic(api_key=key), None, print)._asked for key in (KEY, "sk-other")] == [
+        {"e1": {"session": "s"}},
+        {},
+    ]
+    assert list((tmp_path / "sayso" / "gate").glob("*.json")) == []
+    assert KEY not in "".join(map(str, tmp_path.rglob("*")))
 
 
 class Allows:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from bot.gate.hook import scripts_of
+from bot.gate.hook import keep, read_record, record_of, scripts_of
 from tests.gate.conftest import Gate
 from tests.support.bot import ROOT
 
@@ -303,6 +303,35 @@ async def test_doctor_tells_an_advice_from_a_boundary(hooks: Hooks) -> None:
         ("bash missing.sh", []),
         ('echo "open', []),
         (sys.executable, []),
+        ("bash -e deploy.sh", ["deploy.sh"]),
+        ("sh -x deploy.sh", ["deploy.sh"]),
+        ("bash -eu -o pipefail deploy.sh x.py", ["deploy.sh"]),
+        ("bash -euo pipefail deploy.sh", ["deploy.sh"]),
+        ("bash --norc +o posix -- deploy.sh", ["deploy.sh"]),
+        ("bash --rcfile x.py deploy.sh", ["x.py", "deploy.sh"]),
+        ("env A=1 bash deploy.sh", ["deploy.sh"]),
+        ("/usr/bin/env -i A=1 bash -e deploy.sh", ["deploy.sh"]),
+        ("/bin/bash ./deploy.sh", ["./deploy.sh"]),
+        ("sudo -u root bash -e deploy.sh", ["deploy.sh"]),
+        ("timeout 5 ./deploy.sh", ["./deploy.sh"]),
+        ("sudo cat ./deploy.sh", []),
+        ("if ! ./deploy.sh; then bash -e sub/y.sh; fi", ["./deploy.sh", "sub/y.sh"]),
+        ("python3.12 -W ignore x.py", ["x.py"]),
+        ("node --require ./x.py deploy.sh", ["./x.py", "deploy.sh"]),
+        ("perl -ne print deploy.sh", []),
+        ("2>&1 >log bash deploy.sh", ["deploy.sh"]),
+        ("bash < deploy.sh", ["deploy.sh"]),
+        ("cat deploy.sh | bash -s x", ["deploy.sh"]),
+        ("tail -f deploy.sh > x.py", []),
+        ("bash -lc 'cd sub; bash -e y.sh'", ["y.sh"]),
+        ("bash -c ./deploy.sh", ["./deploy.sh"]),
+        ('echo "$(bash deploy.sh)" `python x.py`', ["deploy.sh", "x.py"]),
+        ("# don't\nbash deploy.sh", ["deploy.sh"]),
+        ("# don't\n./deploy.sh\n# won't", ["./deploy.sh"]),
+        ("echo a#b; bash deploy.sh", ["deploy.sh"]),
+        ("bash \\\n -e deploy.sh", ["deploy.sh"]),
+        ("bash <<EOF\n./deploy.sh\nEOF", ["./deploy.sh"]),
+        ("(cd sub; true); ./deploy.sh", ["./deploy.sh"]),
     ],
 )
 def test_scripts_are_found_in_commands(tmp_path: Path, command: str, named: list[str]) -> None:
@@ -313,6 +342,46 @@ def test_scripts_are_found_in_commands(tmp_path: Path, command: str, named: list
     found = scripts_of(command, str(tmp_path))
     assert list(found) == named
     assert all(told == {"sha256": sha256(b"echo").hexdigest(), "size": 4} for told in found.values())
+
+
+def test_a_record_that_was_cut_off_keeps_no_call_from_being_deferred(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hook that was killed while it wrote leaves the session as it was; a second call of the prompt is still refused."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    path = Path(record_of("s1"))
+    path.parent.mkdir(parents=True)
+    path.write_text('{"session": "s1", "ca')
+    kept = [keep({"session": "s1", "call": call}, "r", {"prompt_id": "p", "cwd": "/"}) for call in "ab"]
+    assert (kept, (read_record(str(path)) or {})["call"]) == ([True, False], "a")
+
+
+AGENT_LOG = '#!/bin/sh\necho "$@" >> "{log}"\n'
+
+
+async def test_what_the_gate_refuses_or_another_door_keeps_stops_no_session(
+    hooks: Hooks, tmp_path: Path
+) -> None:
+    """Records of the agents' door, of an unknown request, and garbage are passed over, and the session behind them goes on."""
+    given = event("git push", cwd=str(tmp_path), session_id="zz")
+    assert (await hooks.decision(given, "--wait", "0"))[0] == "defer"
+    folder = hooks.state / "sayso" / "gate"
+    record = json.loads((folder / "zz.json").read_text())
+    (folder / "agents-all.json").write_text(json.dumps({"e1": {"session": "sesn_1"}}))
+    (folder / "aa.json").write_text(
+        json.dumps({**record, "session": "aa", "request": "gate:request:guess:0"})
+    )
+    (folder / "bb.json").write_text("[]")
+    (folder / "cc.json").write_text("{")
+    thread = await hooks.gate.thread()
+    await thread.press("ben", await thread.says("wants to use"), "Allow once")
+    await thread.says("Approved")
+    program, log = tmp_path / "agent", tmp_path / "log"
+    program.write_text(AGENT_LOG.format(log=log))
+    program.chmod(0o755)
+    done = hooks.resume(program)
+    assert (log.read_text(), "Traceback" in done.stderr) == ("-p --resume zz\n", False)
+    assert "aa is left: there is no such request" in done.stderr
 
 
 async def test_a_script_that_changes_is_asked_about_anew(hooks: Hooks, tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import httpx2
@@ -20,13 +21,23 @@ from mcp.client.session import ClientSession
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
-from mcp.types import CallToolResult, Request, RequestParams, Result
+from mcp.types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CallToolRequestParams,
+    CallToolResult,
+    Request,
+    RequestParams,
+    Result,
+)
 
+from bot.gate.client import Client as GateClient
+from bot.gate.client import NoGate
+from bot.gate.mcp_server import _KNOWN_SECONDS, _MOST_KNOWN, TASKS, Door, _Verifier
 from tests.gate.conftest import Gate, gated
 from tests.gate.test_hooks import Hooks, event
 from tests.gate.test_requests import allow_buttons
 from tests.support.acting import Workspace
-from tests.support.bot import ROOT, counted, words
+from tests.support.bot import ROOT, ThreadView, counted, words
 
 pytestmark = pytest.mark.process
 
@@ -80,9 +91,8 @@ async def test_the_tools_and_listed_flows_have_types(workspace: Workspace, tmp_p
         outputs = (tools["flow_release"].output_schema or {})["properties"]["outputs"]["properties"]
         assert outputs["ask"]["properties"]["text"]["type"] == ["string"]
         assert outputs["count"]["properties"]["exit_code"]["type"] == ["number"]
-        wrong = await session.call_tool("flow_release", {"version": 3, "key": "k"})
-        told = wrong.structured_content or {}
-        assert wrong.is_error or told["state"] in ("denied", "pending")
+        wrong = await call(session, "flow_release", version=3, key="k")
+        assert (wrong["state"], "version" in wrong["reason"]) == ("denied", True)
 
 
 async def test_a_question_is_answered_by_choice_form_and_words(gate: Gate) -> None:
@@ -106,6 +116,89 @@ async def test_a_question_is_answered_by_choice_form_and_words(gate: Gate) -> No
         assert (await asked)["answer"]["text"] == "It is calm."
         refused = await session.call_tool("ask_human", {"message": "x", "choices": ["{{ secrets.X }}"]})
         assert refused.is_error
+
+
+async def test_a_question_without_a_key_is_a_new_one_each_time(gate: Gate) -> None:
+    """Asked and answered, the same question is asked again, and its answer has a key of its own."""
+    async with stdio(gate) as session:
+        told = []
+        for number, colour in enumerate(("red", "blue"), 1):
+            asked = asyncio.create_task(call(session, "ask_human", message="Which colour?"))
+            thread = await gate.thread()
+
+            def shown(number: int = number, thread: ThreadView = thread) -> bool:
+                return thread.count("Which colour?") >= number
+
+            await gate.workspace.wait_for(shown, timeout=20)
+            await thread.reply("ana", colour)
+            told.append(await asked)
+        assert [one["answer"]["text"] for one in told] == ["red", "blue"]
+        assert told[0]["key"] != told[1]["key"]
+
+
+class Between(GateClient):
+    """A gate where people decide between the asking and the first look at the task."""
+
+    def __init__(self, url: str, token: str, press: Callable[[], None]) -> None:
+        super().__init__(url, token)
+        self.press = press
+
+    def post(self, do: str, **given: Any) -> dict[str, Any]:
+        """The answer to one request."""
+        if do == "look":
+            self.press()
+        return super().post(do, **given)
+
+
+async def test_an_allow_before_the_first_look_at_a_task_is_handed_out_with_it(gate: Gate) -> None:
+    """The task that is complete at once has what was allowed, and nothing hands that out again."""
+    loop = asyncio.get_running_loop()
+
+    async def allow() -> None:
+        thread = await gate.thread()
+        await thread.press("ben", await thread.says("wants to use"), "Allow once")
+        await thread.says("Approved")
+
+    def press() -> None:
+        asyncio.run_coroutine_threadsafe(allow(), loop).result(30)
+
+    door = Door(lambda ctx: Between(url, gate.token, press), "s")
+    url = await gate.url()
+    taken = {CLIENT_CAPABILITIES_META_KEY: {"extensions": {TASKS: {}}}}
+    given = {"tool": "restart", "arguments": {"host": "web-3"}, "key": "k"}
+    params = CallToolRequestParams(name="request_approval", arguments=given)
+    told = await door._call(SimpleNamespace(meta=taken), params)
+    assert told["status"] == "completed"
+    assert told["result"]["structuredContent"]["arguments"] == {"host": "web-3"}
+    again = await gate.post("look", request=told["taskId"], take=True)
+    assert again[1]["state"] == "denied"
+
+
+async def test_a_token_is_remembered_for_a_time_and_a_wrong_one_is_not(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gate is asked about a token once in a while, and about no more tokens than a bound is anything kept."""
+    asked: list[str] = []
+    now = [0.0]
+
+    def post(self: GateClient, do: str, **given: Any) -> dict[str, Any]:
+        asked.append(self.token)
+        if self.token == "wrong":
+            raise NoGate("unknown")
+        return {}
+
+    monkeypatch.setattr(GateClient, "post", post)
+    monkeypatch.setattr("bot.gate.mcp_server.time", SimpleNamespace(monotonic=lambda: now[0]))
+    verifier = _Verifier("http://127.0.0.1:1")
+    for token, counts in (("good", True), ("good", True), ("wrong", False), ("wrong", False)):
+        assert (await verifier.verify_token(token) is not None) == counts
+    assert asked == ["good", "wrong", "wrong"]
+    now[0] = _KNOWN_SECONDS + 1
+    await verifier.verify_token("good")
+    assert asked[3:] == ["good"]
+    for number in range(_MOST_KNOWN + 5):
+        await verifier.verify_token(f"t{number}")
+    assert len(verifier._known) == _MOST_KNOWN
 
 
 async def test_a_client_that_is_killed_asks_again_with_its_key_and_gets_the_answer(gate: Gate) -> None:

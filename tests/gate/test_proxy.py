@@ -17,6 +17,8 @@ from mcp.client.client import Client
 from mcp.client.session import ClientSession
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
+from bot.gate.client import Ambiguous
+from bot.gate.proxy import Proxy, read_line
 from tests.gate.conftest import RULES, Gate, from_npm
 from tests.gate.test_hooks import SAYSO, Hooks, event
 from tests.support.bot import ROOT, counted, words
@@ -159,6 +161,9 @@ async def wired(
         await process.wait()
 
 
+ALLOWS_NOTES = """rules: [{when: {tool: mcp__x__note}, then: allow}]
+otherwise: {ask: {approvers: [ben@example.com]}}
+"""
 ODD = (
     b'{ "method":"tools\\u002fcall","params": {"_meta":{"a":1}, "arguments":{"n":1e3,"x":0.1000000000000000055,'
     b'"s":"\\u00e9\\/", "z":-0.0}, "name":"note"},  "id":7,"jsonrpc":"2.0"}'
@@ -230,6 +235,62 @@ async def test_lines_that_two_readers_read_differently_are_refused(gate: Gate, t
             await wire.send(line)
             assert "error" in await wire.answer(), line
         assert wire.got() == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"method":"ping","Method":"tools/call","id":1,"params":{"name":"note"}}',
+        b'{"Method":"tools/call","id":1,"params":{"name":"note"}}',
+        b'{"method":"ping","id":1,"method\xc5\xbf":1,"METHOD":"tools/call"}',
+        b'{"method":"tools/call","id":1,"Param\xc5\xbf":{"name":"other"},"params":{"name":"note"}}',
+        b'{"method":"tools/call","id":1,"params":{"Name":"note"}}',
+        b'{"method":"tools/call","id":1,"params":{"name":"note","arguments":{},"Arguments":{"a":1}}}',
+        b'{"method":"tools/call","id":1,"params":{"name":"note","arguments":{"a":{"path":1,"Path":2}}}}',
+        b'[{"Method":"tools/call","id":1,"params":{"name":"note"}}]',
+        b'{"method":"tools/call","id":1,"params":{"name":"note","arguments":{"a":%s}}}' % (b"9" * 5000),
+    ],
+)
+def test_keys_in_another_letter_case_are_refused(line: bytes) -> None:
+    """Some servers take `Method` for `method`, the last one of them."""
+    with pytest.raises(Ambiguous):
+        read_line(line)
+
+
+def test_keys_that_nothing_is_known_by_pass_in_any_case() -> None:
+    """Arguments have the names that a tool gives them."""
+    line = b'{"method":"tools/call","id":1,"params":{"name":"note","arguments":{"Path":1,"Name":2,"ID":3}}}'
+    assert read_line(line)["params"]["arguments"] == {"Path": 1, "Name": 2, "ID": 3}
+
+
+async def test_a_call_that_is_none_or_whose_id_is_in_use_is_not_made(gate: Gate, tmp_path: Path) -> None:
+    """Arguments that are no object, a name that is no text, no id, and an id that another call waits under, however it is written."""
+    (gate.folder / "gate.yml").write_text(RULES.partition("rules:")[0] + ALLOWS_NOTES)
+    head = b'{"jsonrpc":"2.0","method":"tools/call",'
+    async with wired(gate, tmp_path) as wire:
+        for params in (
+            b'{"name":"note","arguments":[]}',
+            b'{"name":"note","arguments":0}',
+            b'{"name":["note"]}',
+        ):
+            await wire.send(head + b'"id":1,"params":' + params + b"}")
+            assert (await wire.answer())["result"]["isError"], params
+        await wire.send(head + b'"params":{"name":"note","arguments":{}}}')
+        assert "id of its own" in (await wire.answer())["error"]["message"]
+        await wire.send(head + b'"id":7,"params":{"name":"other"}}')
+        await gate.thread()
+        await wire.send(head + b'"id":7.0,"params":{"name":"note"}}')
+        assert "id of its own" in (await wire.answer())["error"]["message"]
+        assert wire.got() == []
+
+
+async def test_a_broken_entry_of_a_listing_hides_no_other_tool(gate: Gate) -> None:
+    """The tools behind it are pinned, also where the server writes the id as another number."""
+    client: Any = None
+    proxy = Proxy(client, "x", 1)
+    proxy._lists.add("1")
+    proxy._pin(b'{"id":1.0,"result":{"tools":[{"title":"no name"},7,{"name":"note"}]}}')
+    assert list(proxy._listed) == ["note"]
 
 
 async def test_a_proxy_that_is_killed_while_it_holds_a_call_makes_it_once_or_not_at_all(
@@ -391,52 +452,50 @@ async def test_a_call_that_the_hook_asked_about_is_not_asked_again(gate: Gate, r
         assert len(remote.bodies) == 1
 
 
-async def test_the_official_client_and_a_server_behind_a_url_work_through_it(
-    gate: Gate, tmp_path: Path
-) -> None:
-    """Both of the SDK, in the revision without a handshake: tools, resources, and a call that is held."""
-    note = tmp_path / "note"
-    program = [sys.executable, str(ROOT / "tests/support/mcp_server.py"), "http", "0"]
-    server = await asyncio.create_subprocess_exec(*program, stdout=asyncio.subprocess.PIPE)
-    try:
-        assert server.stdout is not None
-        url = (await server.stdout.readline()).decode().strip()
-        env = {**Hooks(gate, await gate.url()).env, "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
-        args = ["-m", "bot.cli", "gate", "proxy", "--name", "sdk", "--url", url]
-        through = StdioServerParameters(command=sys.executable, args=args, env=env, cwd=gate.folder)
-        async with Client(through) as client:
-            assert "note" in [tool.name for tool in (await client.list_tools()).tools]
-            assert (await client.list_resources()).resources
-            asked = asyncio.create_task(client.call_tool("note", {"file": str(note)}))
-            thread = await gate.thread()
-            message = await thread.says("mcp__sdk__note")
-            assert counted(note) == []
-            await thread.press("ben", message, "Allow once")
-            assert not (await asked).is_error
-            assert counted(note) == ["called"]
-    finally:
-        server.kill()
-        await server.wait()
+async def before(gate: Gate, name: str, words_: Sequence[str]) -> StdioServerParameters:
+    """A proxy before a server, as a client starts it."""
+    env = {**Hooks(gate, await gate.url()).env, "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+    args = ["-m", "bot.cli", "gate", "proxy", "--name", name, *words_]
+    return StdioServerParameters(command=sys.executable, args=args, env=env, cwd=gate.folder)
 
 
 @asynccontextmanager
 async def reference(gate: Gate, command: Sequence[str], name: str) -> AsyncIterator[ClientSession]:
     """The official client, with a proxy before a server."""
-    env = {**Hooks(gate, await gate.url()).env, "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
-    args = ["-m", "bot.cli", "gate", "proxy", "--name", name, "--", *command]
-    server = StdioServerParameters(command=sys.executable, args=args, env=env, cwd=gate.folder)
-    async with stdio_client(server) as (read, write), ClientSession(read, write) as session:
+    async with (
+        stdio_client(await before(gate, name, ["--", *command])) as (read, write),
+        ClientSession(read, write) as session,
+    ):
         await session.initialize()
         yield session
 
 
-async def test_the_official_client_and_server_work_through_it(gate: Gate, tmp_path: Path) -> None:
-    """Tools, resources and errors of a server of the SDK, with a call that is held."""
+@asynccontextmanager
+async def sdk_server(behind_url: bool) -> AsyncIterator[list[str]]:
+    """The words after `gate proxy --name sdk` for a server of the SDK."""
+    program = [sys.executable, str(ROOT / "tests/support/mcp_server.py")]
+    if not behind_url:
+        yield ["--", *program]
+        return
+    server = await asyncio.create_subprocess_exec(*program, "http", "0", stdout=asyncio.subprocess.PIPE)
+    try:
+        assert server.stdout is not None
+        yield ["--url", (await server.stdout.readline()).decode().strip()]
+    finally:
+        server.kill()
+        await server.wait()
+
+
+@pytest.mark.parametrize("behind_url", [False, True])
+async def test_the_official_client_and_server_work_through_it(
+    gate: Gate, tmp_path: Path, behind_url: bool
+) -> None:
+    """Both of the SDK, in the revision without a handshake: tools, resources, and a call that is held."""
     note = tmp_path / "note"
-    async with reference(gate, [sys.executable, str(ROOT / "tests/support/mcp_server.py")], "sdk") as session:
-        assert "note" in [tool.name for tool in (await session.list_tools()).tools]
-        assert (await session.list_resources()).resources
-        asked = asyncio.create_task(session.call_tool("note", {"file": str(note)}))
+    async with sdk_server(behind_url) as args, Client(await before(gate, "sdk", args)) as client:
+        assert "note" in [tool.name for tool in (await client.list_tools()).tools]
+        assert (await client.list_resources()).resources
+        asked = asyncio.create_task(client.call_tool("note", {"file": str(note)}))
         thread = await gate.thread()
         message = await thread.says("mcp__sdk__note")
         assert counted(note) == []

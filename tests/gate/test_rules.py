@@ -67,6 +67,29 @@ def test_a_value_is_allowed_as_it_is_written_in_json() -> None:
     assert rules.decide("a", "Bash", {"options": {"force": 0}}).kind == "ask"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "kind"),
+    [
+        ({"path": "/srv/a"}, "allow"),
+        ({"Path": "/srv/a"}, "ask"),
+        ({"path": "/srv/a", "Path": "/etc/shadow"}, "ask"),
+        ({"path": "/srv/a", "\u017fize": 3}, "ask"),
+        ({"path": "/etc/shadow"}, "deny"),
+        ({"PATH": "/etc/shadow"}, "ask"),
+        ({"path": "/srv/a", "mode": "r"}, "allow"),
+    ],
+)
+def test_an_argument_in_another_letter_case_is_allowed_by_no_rule(
+    arguments: dict[str, str], kind: str
+) -> None:
+    """A name matches as it is written; a server that ignores the case could read another argument than the rule did."""
+    rules = read_rules(
+        f"{HEAD}rules: [{{when: {{arguments: {{path: '/etc/*'}}}}, then: {{deny: no}}}}, "
+        f"{{when: {{arguments: {{size: 1}}}}, then: {{deny: no}}}}, {{when: {{tool: read}}, then: allow}}]\n{OTHERWISE}"
+    )
+    assert rules.decide("a", "read", arguments).kind == kind
+
+
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("then", ["allow", "{deny: no}"])
 def test_no_call_takes_for_ever_to_match(then: str) -> None:

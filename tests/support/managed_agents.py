@@ -99,7 +99,8 @@ class ManagedAgents:
     def __init__(self) -> None:
         self.sessions: dict[str, Session] = {}
         self.failures: deque[tuple[str, int, dict[str, str]]] = deque()
-        """Of the next requests of a method: the status and headers. `LOST` is taken, and answered with 500."""
+        """Of the next requests of a method: the status and headers. `LOST` is taken, and answered with 500; `EVENTS` is the next
+        reading of a session's events."""
         self.refused: list[str] = []
         self.asked = asyncio.Event()
         """Set with each request that is answered."""
@@ -121,7 +122,8 @@ class ManagedAgents:
         if KEY not in (request.headers.get("x-api-key"), request.headers.get("authorization", "")[7:]):
             return _error(401, "authentication_error", "invalid x-api-key")
         lost = False
-        if self.failures and self.failures[0][0] in (request.method, "LOST"):
+        reads = "EVENTS" if request.method == "GET" and "session" in request.match_info else ""
+        if self.failures and self.failures[0][0] in (request.method, reads, "LOST"):
             kind, status, headers = self.failures[0]
             lost = kind == "LOST" and request.method == "POST"
             if lost or kind != "LOST":
