@@ -252,7 +252,7 @@ class _Verifier:
     async def verify_token(self, token: str) -> AccessToken | None:
         """Ask the gate, unless it knew the token a moment ago."""
         known = sha256(token.encode()).hexdigest()
-        if self._known.get(known, 0.0) < time.monotonic():
+        if self._known.get(known, -1.0) < time.monotonic():
             self._known.pop(known, None)
             try:
                 await anyio.to_thread.run_sync(partial(Client(self._url, token).post, "flows"))

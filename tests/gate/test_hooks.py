@@ -325,7 +325,7 @@ async def test_doctor_tells_an_advice_from_a_boundary(hooks: Hooks) -> None:
         ("tail -f deploy.sh > x.py", []),
         ("bash -lc 'cd sub; bash -e y.sh'", ["y.sh"]),
         ("bash -c ./deploy.sh", ["./deploy.sh"]),
-        ('echo "$(bash deploy.sh)" `python x.py`', ["deploy.sh", "x.py"]),
+        ('echo "$(bash deploy.sh)" `python x.py`', ["x.py", "deploy.sh"]),
         ("# don't\nbash deploy.sh", ["deploy.sh"]),
         ("# don't\n./deploy.sh\n# won't", ["./deploy.sh"]),
         ("echo a#b; bash deploy.sh", ["deploy.sh"]),
