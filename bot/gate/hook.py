@@ -50,7 +50,9 @@ def run(client: str, wait: float, interactive: bool) -> int:
     """Answer the call on standard input. Whatever it raises is a block."""
     if client not in CLIENTS:
         raise NoGate(f"the client is one of {', '.join(CLIENTS)}, not {client}")
-    event = _read(sys.stdin.buffer.read())
+    event = read_json(sys.stdin.buffer.read())
+    if not isinstance(event, dict):
+        raise NoGate("the input is no JSON object")
     name, tool, given = event["hook_event_name"], event["tool_name"], event["tool_input"]
     if not isinstance(given, dict):
         raise NoGate("the call has no arguments")
@@ -67,7 +69,11 @@ def run(client: str, wait: float, interactive: bool) -> int:
     }
     wanted["scripts"] = _scripts(wanted)
     if wanted["interactive"]:
-        wanted["call"] = _of_dialog(tool, given)
+        from hashlib import sha256
+
+        # Claude Code tells no id of a call of which a dialog is shown.
+        text = json.dumps([tool, given], sort_keys=True)
+        wanted["call"] = sha256(text.encode()).hexdigest()[:32]
     gate = Client.configured()
     if name == "PostToolUse":
         answer = gate.post("ran", **wanted)
@@ -136,13 +142,14 @@ def _beside_dialog(gate: Client, wanted: dict[str, Any], wait: float, event: dic
     while left > 0:
         answer = _asked(gate, wanted, min(left, _SLICE_SECONDS))
         left -= _SLICE_SECONDS
-        if answer["state"] == "allowed":
-            allowed = {"behavior": "allow", "updatedInput": answer["arguments"]}
-            return _print({"hookSpecificOutput": {"hookEventName": "PermissionRequest", "decision": allowed}})
         if answer["state"] != "open":
-            gate.post("withdraw", **wanted)  # an equal call later is another dialog, with the same id
-            denied = {"behavior": "deny", "message": answer.get("reason") or "Denied in Slack."}
-            return _print({"hookSpecificOutput": {"hookEventName": "PermissionRequest", "decision": denied}})
+            decision = {"behavior": "allow", "updatedInput": answer.get("arguments")}
+            if answer["state"] != "allowed":
+                gate.post("withdraw", **wanted)  # an equal call later is another dialog, with the same id
+                decision = {"behavior": "deny", "message": answer.get("reason") or "Denied in Slack."}
+            return _print(
+                {"hookSpecificOutput": {"hookEventName": "PermissionRequest", "decision": decision}}
+            )
         if os.getppid() != parent or _answered(path, seen):
             break
     gate.post("withdraw", **wanted)
@@ -156,20 +163,6 @@ def _answered(path: str, seen: int) -> bool:
     with open(path, "rb") as stream:
         stream.seek(seen)
         return b'"tool_result"' in stream.read()
-
-
-def _of_dialog(tool: str, given: dict[str, Any]) -> str:
-    """An id for a call of which a dialog is shown: Claude Code tells none."""
-    from hashlib import sha256
-
-    return sha256(json.dumps([tool, given], sort_keys=True).encode()).hexdigest()[:32]
-
-
-def _read(data: bytes) -> dict[str, Any]:
-    event = read_json(data)
-    if not isinstance(event, dict):
-        raise NoGate("the input is no JSON object")
-    return event
 
 
 def _print(told: dict[str, Any]) -> int:

@@ -229,16 +229,16 @@ def _told(told: dict[str, Any]) -> types.CallToolResult:
     return types.CallToolResult(content=[text], structured_content=told)
 
 
-async def _stdio() -> None:
-    gate = Client.configured()
-    door = Door(lambda ctx: gate, f"{socket.gethostname()}:{os.getcwd()}")
-    async with stdio_server() as (read, write):
-        await door.server.run(read, write, door.server.create_initialization_options())
-
-
 def serve_stdio() -> None:
     """Serve one client until its input ends. Raises `NoGate`."""
-    anyio.run(_stdio)
+    gate = Client.configured()
+    server = Door(lambda ctx: gate, f"{socket.gethostname()}:{os.getcwd()}").server
+
+    async def work() -> None:
+        async with stdio_server() as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+
+    anyio.run(work)
 
 
 class _Verifier:

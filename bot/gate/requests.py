@@ -67,8 +67,8 @@ MOST_WAITING = 50
 PROPOSE_AFTER = 3
 """In so many sessions of an agent people allow the same call before a rule is suggested."""
 _LOOK_SECONDS = 1.0
-PIN_SECONDS = 10 * 365 * 86400.0
-"""Seconds for which the definition of a tool is kept."""
+KEPT_SECONDS = 10 * 365 * 86400.0
+"""Seconds for which the definition of a tool is kept, and the open requests of a token."""
 _WORDS = 600
 _BEGIN_SECONDS = 5.0
 """Seconds that a withdrawn question may take to be asked."""
@@ -442,8 +442,8 @@ class Requests:
     async def _slowed(self, token: Token, key: str) -> str | None:
         """Why nothing more may be asked now; the person behind the agent is told once an hour. Places and times are stored: a
         restart forgets none."""
-        engine, now, kept_id = self.notices.engine, self.now(), f"gate-places:{token.id}"
-        row = await engine.writer.call(engine.store.kept.row, kept_id)
+        now, kept_id = self.now(), f"gate-places:{token.id}"
+        row = await self._kept(kept_id)
         known = {"open": [], "asked": []} if row is None else decode(row.body)
         since = timestamps.after(now, -RATE_SECONDS)
         mine, recent = known["open"], [at for at in known["asked"] if since < at <= now]
@@ -451,10 +451,9 @@ class Requests:
             standings = [(other, await self._standing(other)) for other in mine]
             mine = [other for other, standing in standings if standing and standing.state == "open"]
         if len(mine) < MOST_OPEN and len(recent) < RATE:
-            rev, until = 1 if row is None else row.rev + 1, timestamps.after(now, PIN_SECONDS)
             body = encode({"open": list(dict.fromkeys([*mine, key])), "asked": [*recent, now]})
             try:
-                await self.notices.put(KeptRow(kept_id, "gate-places", token.id, rev, until, body))
+                await self._put(row, kept_id, "gate-places", body)
             except KeptMoved:  # by another bot of this store
                 return await self._slowed(token, key)
             return None
@@ -542,19 +541,24 @@ class Requests:
         proxy that has seen none before a call may stand before a server that hides one."""
         if not wanted.listing and wanted.door != "proxy":
             return True
-        engine = self.notices.engine
-        row = await engine.writer.call(engine.store.kept.row, _pin(token, wanted))
+        row = await self._kept(_pin(token, wanted))
         if row is None and wanted.listing:
             await self._pin(_pin(token, wanted), wanted.listing)
         return row is None or decode(row.body)["listing"] == wanted.listing
 
     async def _pin(self, kept_id: str, listing: str) -> None:
-        engine, now = self.notices.engine, self.now()
-        row = await engine.writer.call(engine.store.kept.row, kept_id)
-        rev, until = 1 if row is None else row.rev + 1, timestamps.after(now, PIN_SECONDS)
-        await self.notices.put(
-            KeptRow(kept_id, "gate-pin", kept_id, rev, until, encode({"listing": listing}))
-        )
+        row = await self._kept(kept_id)
+        await self._put(row, kept_id, "gate-pin", encode({"listing": listing}))
+
+    async def _kept(self, kept_id: str) -> KeptRow | None:
+        engine = self.notices.engine
+        found: KeptRow | None = await engine.writer.call(engine.store.kept.row, kept_id)
+        return found
+
+    async def _put(self, before: KeptRow | None, kept_id: str, kind: str, body: bytes) -> None:
+        """Store a kept row in place of the one before. Raises `KeptMoved`."""
+        rev, until = 1 if before is None else before.rev + 1, timestamps.after(self.now(), KEPT_SECONDS)
+        await self.notices.put(KeptRow(kept_id, kind, kept_id, rev, until, body))
 
     async def _settled(self, key: str, until: float, gone: Callable[[], bool]) -> Standing:
         """Return the state of a request once it is closed, the time is over, or nobody waits any more."""

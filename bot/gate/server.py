@@ -26,6 +26,7 @@ log = logging.getLogger("sayso.gate")
 
 MOST_SECONDS = 24 * 3600.0
 _STOP_SECONDS = 1.0
+_NO_REQUEST = (NotJson, msgspec.ValidationError, KeyError, TypeError, ValueError, AttributeError)
 
 
 class Server:
@@ -51,14 +52,7 @@ class Server:
             return _told(401, {"error": error.code, "reason": str(error)})
         except web.HTTPRequestEntityTooLarge:
             return _told(413, {"error": "too_large", "reason": f"A request has {MOST_BYTES} bytes at most."})
-        except (
-            NotJson,
-            msgspec.ValidationError,
-            KeyError,
-            TypeError,
-            ValueError,
-            AttributeError,
-        ) as error:
+        except _NO_REQUEST as error:
             return _told(400, {"error": "bad_request", "reason": f"This is no request: {error}"})
         except StorageError as error:
             return _told(503, {"error": error.code, "reason": str(error)})
