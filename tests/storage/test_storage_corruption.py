@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -216,7 +217,8 @@ def test_a_bad_head_is_refused_everywhere_until_it_is_set_aside(backend: SqliteB
 def test_a_bad_head_is_an_orphan(backend: SqliteBackend, store: Store) -> None:
     """The sweep finds a session whose head was changed, so that it can be set aside."""
     done(store, new_session("session-1", None, event("a")))
-    backend.change("sessions", 0, "owner", b"\xff\xfe")
+    with suppress(Refused):
+        backend.change("sessions", 0, "owner", b"\xff\xfe")
     assert store.sessions.orphans() in (["session-1"], [])
     backend.change("sessions", 0, "owner", b"ghost")
     assert store.sessions.orphans() == ["session-1"]
@@ -227,7 +229,8 @@ def test_a_changed_quarantine_note_still_sets_aside(backend: SqliteBackend, stor
     owner = rich_session(store)
     store.quarantine("session-1", "bad", NOW)
     for value in (b"fine", b"\xff"):
-        backend.change("quarantine", 0, "reason", value)
+        with suppress(Refused):
+            backend.change("quarantine", 0, "reason", value)
         head = store.sessions.head("session-1")
         assert head is not None
         assert head.quarantined in (
