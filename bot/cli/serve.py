@@ -10,7 +10,7 @@ import sys
 import time
 import webbrowser
 from collections.abc import Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -25,7 +25,7 @@ from bot.serve.dev import PORT, Ready, dev_database, display_there, open_page, r
 from bot.serve.identity import Identity
 from bot.serve.main import Bot
 from bot.serve.roles import ROLES
-from bot.start.schedules import wanted_item
+from bot.start.asked import LOOK_SECONDS, Started, asked_item, started
 from bot.terminal.console import (
     INTERRUPTED,
     Exit,
@@ -40,26 +40,11 @@ from bot.terminal.console import (
     writing,
 )
 from engine.flow import coerce_inputs
-from engine.journal.records import InboxRow
-from engine.language.codec import Json, decode
-from engine.run.session import RequestRefused
+from engine.language.actors import Actor
+from engine.language.codec import Json
 from engine.run.stored import utc_now
 from engine.run.supervision import supervised
 from engine.storage.leases import BEAT_SECONDS, Served, Serving, lease
-from engine.storage.store import Store
-from prompt_state.question_row import thread_key
-
-_LOOK_SECONDS = 0.05
-_LABEL = "bot"
-
-
-@dataclass(frozen=True)
-class Started:
-    """Result of a start: the session and its thread, or nothing yet."""
-
-    session_id: str | None = None
-    channel: str | None = None
-    thread_ts: str | None = None
 
 
 def start_flow_command(
@@ -87,61 +72,31 @@ def start_flow(
     with writing(settings) as store:
         # Keys of rows are plain under encryption, and what people give is not.
         once = sha256(key.encode(errors="surrogateescape")).hexdigest() if key else os.urandom(8).hex()
-        item_key = f"start-flow:{once}"
-        why = f"started by {settings.local_user} at the terminal"
-        item = wanted_item(
-            item_key,
-            flow.name,
-            channel,
-            given,
-            why=why,
-            icon="▶️",
-            local=settings.local_user,
-            account=account(),
-        )
+        who = Actor.local(settings.local_user, account())
+        item = asked_item(once, flow.name, channel, given, who, "at the terminal")
         store.inbox.ingest([item], utc_now())
-        started = _wait(store, item_key, flow.name, wait)
-    _tell(started, flow.name, channel, as_json)
-    return Exit.OK if started.session_id else Exit.PAUSED
+        deadline = time.monotonic() + wait
+        while (found := started(store, item.key, flow.name)).thread_ts is None:
+            if not found.there or time.monotonic() >= deadline:
+                break
+            time.sleep(LOOK_SECONDS)
+    _tell(found, flow.name, channel, as_json)
+    return Exit.OK if found.session_id else Exit.PAUSED
 
 
-def _wait(store: Store, key: str, flow: str, seconds: float) -> Started:
-    deadline = time.monotonic() + seconds
-    while True:
-        served = _LABEL in store.serving()
-        for row_key in (key, f"rooted:{key}"):
-            row = store.inbox.row(row_key)
-            if row is not None and row.outcome == "refused":
-                raise RequestRefused.of(row, "The bot refused to start it.")
-        rooted = store.inbox.row(f"rooted:{key}")
-        if rooted is not None and rooted.outcome == "started":
-            return _found(store, rooted, flow)
-        if not served or time.monotonic() >= deadline:
-            return Started()
-        time.sleep(_LOOK_SECONDS)
-
-
-def _found(store: Store, rooted: InboxRow, flow: str) -> Started:
-    data = decode(rooted.payload)
-    posted = data["posted"]
-    key = thread_key(data["team"], posted["channel"], posted["ts"])
-    heads = [head for head in store.sessions.heads(thread_key=key) if head.flow_name == flow]
-    return Started(heads[0].session_id if heads else None, posted["channel"], posted["ts"])
-
-
-def _tell(started: Started, flow: str, channel: str, as_json: bool) -> None:
+def _tell(found: Started, flow: str, channel: str, as_json: bool) -> None:
     if as_json:
         print_json(
             {
                 "flow": flow,
-                "session": started.session_id,
-                "channel": started.channel,
-                "threadTs": started.thread_ts,
-                "status": "started" if started.session_id else "queued",
+                "session": found.session_id,
+                "channel": found.channel,
+                "threadTs": found.thread_ts,
+                "status": "started" if found.session_id else "queued",
             }
         )
-    elif started.session_id:
-        print(f"{flow} runs in {channel}: {started.session_id}")
+    elif found.session_id:
+        print(f"{flow} runs in {channel}: {found.session_id}")
     else:
         print(
             f"{flow} is asked for in {channel}. The bot has not started it yet: it does when it runs (sayso start).",

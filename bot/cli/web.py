@@ -34,10 +34,11 @@ def web_command(place: Place, port: int | None, host: str, write: bool, open_it:
     return Exit.OK
 
 
-def _found(place: Place) -> Settings | None:
-    """The settings of what there is to show: of this home, or of its local workspace; None before the first session."""
+def _found(place: Place, write: bool) -> Settings | None:
+    """The settings of what there is to show: of this home, or of its local workspace; None before the first session. What is
+    asked for with `write` is kept in this home's database from the start."""
     settings, workspace = place.settings(), place.workspace()
-    if database_exists(settings):
+    if database_exists(settings) or (write and workspace is None):
         return settings
     return None if workspace is None else workspace.settings()
 
@@ -53,7 +54,7 @@ async def _serve(place: Place, host: str, port: int | None, *, write: bool, open
         loop.add_signal_handler(name, stop.set)
     access: Access | None = None
     while not stop.is_set():
-        settings = _found(place)
+        settings = _found(place, write)
         with opened(settings or replace(given, database_url="memory:")) as store:
             room = _room(settings or given, store, host, loop.time, write=write, access=access)
             async with running(room, host, port) as url:
@@ -61,7 +62,7 @@ async def _serve(place: Place, host: str, port: int | None, *, write: bool, open
                     _tell(given, settings, room.access, url, write=write, open_it=open_it)
                 access, port = room.access, int(url.rpartition(":")[2])
                 # The first session makes a database: the same page goes on with that.
-                while settings is None and not stop.is_set() and _found(place) is None:
+                while settings is None and not stop.is_set() and _found(place, write) is None:
                     with suppress(TimeoutError):
                         await asyncio.wait_for(stop.wait(), _LOOK_SECONDS)
                 if settings is not None:

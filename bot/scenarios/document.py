@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from engine.flow import Flow
-from engine.journal.state import Asked
+from engine.journal.state import Asked, of_first_attempt
 from engine.language.codec import Json, encode, nfc
 from engine.language.diagnostics import Fault, Path, kind_of
 from engine.language.timestamps import parse_moment
@@ -268,7 +268,7 @@ def is_at(path: str, name: str) -> bool:
 def is_place(path: str, name: str) -> bool:
     """The same, or the agent whose model call or tool call this is."""
     agent, found, _ = path.rpartition("/turn[")
-    return is_at(path, name) or (bool(found) and is_at(agent.partition("#")[0], name))
+    return is_at(path, name) or (bool(found) and is_at(of_first_attempt(agent), name))
 
 
 def is_asked(prompt: Asked, name: str) -> bool:

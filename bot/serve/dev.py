@@ -81,7 +81,6 @@ async def _control_room(
     access = Access(Actor.local(settings.local_user, account()), asyncio.get_running_loop().time)
     with opened(settings) as store:
         room = Room(store, settings, access, LOOPBACK, write=True, link_to=partial(_thread_at, workspace))
-        room.channels = partial(_channel_at, workspace)
         room.library = Library(*places)
         async with running(room, "127.0.0.1", None) as url:
             yield access.address(url)
@@ -90,12 +89,6 @@ async def _control_room(
 def _thread_at(workspace: Workspace, thread: Mapping[str, Json]) -> str:
     """The address of a thread on the page of the workspace."""
     return f"{workspace.url}/#/{thread.get('channel')}/{thread.get('threadTs')}"
-
-
-def _channel_at(workspace: Workspace, channel_id: str) -> str:
-    """The name of a channel, by its id."""
-    channel = workspace.core.state.channels.get(channel_id)
-    return f"#{channel.name}" if channel is not None and channel.name else channel_id
 
 
 def dev_database(settings: Settings) -> Path:

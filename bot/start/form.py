@@ -4,6 +4,7 @@ asks first which flow is meant."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TypeAlias
 
@@ -28,11 +29,11 @@ from bot.rendering.text import escape, one_line
 from bot.views.forms import read_pages, wrong_on
 from bot.views.kinds import PromptLookup
 from bot.views.service import Kind
-from engine.flow import Flow, coerce_inputs
+from engine.flow import Flow, coerce_inputs, parse_input
 from engine.flow.model import Input, Trigger
 from engine.forms import Field, check_form, input_field
 from engine.journal.records import InboxRow
-from engine.language.codec import Json
+from engine.language.codec import Json, encode
 from engine.language.errors import InvalidInputs
 
 WHERE = "where"
@@ -201,16 +202,34 @@ def _field(entry: Input) -> Field:
         about = f"{entry.description or ''} ({form})".strip()
         field = {"name": entry.name, "type": "string", "title": entry.name, "description": about}
     field["required"] = entry.required
-    if entry.default is not None and not isinstance(entry.default, dict):
-        as_text = field["type"] == "string" and isinstance(entry.default, list)
-        field["default"] = ", ".join(map(str, entry.default)) if as_text else entry.default
+    if entry.default not in (None, [], {}):
+        field["default"] = _typed(entry, field, entry.default)
     return field
 
 
+def _typed(entry: Input, field: Field, value: Json) -> Json:
+    """A value as it is typed into its field: what only JSON can say as text that is read as the same value."""
+    if field["type"] != "string" or value is None or isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        listed = ", ".join(map(str, value))
+        with suppress(InvalidInputs):
+            if value and parse_input(entry, listed) == value:
+                return listed
+    return encode(value).decode()
+
+
+def typed_inputs(flow: Flow, given: Mapping[str, Json]) -> dict[str, Json]:
+    """Values of a flow's inputs as they are typed into its form; those that it has not are left out."""
+    fields = {field["name"]: field for field in fields_of(flow)}
+    return {name: _typed(flow.inputs[name], fields[name], given[name]) for name in given if name in fields}
+
+
 def _known(flow: Flow, given: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the values typed after the flow's name, as the fields take them."""
-    fields = [{**field, "required": False} for field in fields_of(flow) if field["name"] in given]
-    values, _ = check_form(fields, {name: given[name] for name in given if name in flow.inputs})
+    """Return known values as the fields take them, without those that they do not take."""
+    told = typed_inputs(flow, given)
+    fields = [{**field, "required": False} for field in fields_of(flow) if field["name"] in told]
+    values, _ = check_form(fields, told)
     return {name: value for name, value in values.items() if value is not None}
 
 

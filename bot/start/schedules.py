@@ -44,10 +44,11 @@ def wanted_item(
     icon: str = "⏰",
     local: str | None = None,
     account: str | None = None,
+    user: str | None = None,
     by: str = "schedule",
 ) -> InboxItem:
     """A flow that is wanted in a channel, by id or `#name`. `why` stands on its message; `local` is who wants it at the
-    terminal, from which `account`; `by` the part of sayso that does otherwise."""
+    terminal, from which `account`; `user` the id of somebody of Slack; `by` the part of sayso that does otherwise."""
     data: dict[str, Json] = {
         "flow": flow,
         "place": place,
@@ -57,6 +58,7 @@ def wanted_item(
         "local": local,
         "by": by,
         **({"account": account} if account else {}),
+        **({"user": user} if user else {}),
     }
     return InboxItem(key, WANTED, encode(data))
 

@@ -14,24 +14,26 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from types import UnionType
 
+from msgspec.structs import replace
+
 from bot.config.settings import Settings
 from bot.inbound.decisions import WEB
-from bot.start.schedules import wanted_item
+from bot.start.asked import LOOK_SECONDS, asked_item, started
 from bot.terminal.follower import terminal_label
+from engine.decide.policy import ROTA, Target, authorize
 from engine.decide.question import refuse_long
 from engine.flow import Flow, coerce_inputs
+from engine.forms.question import Question
 from engine.journal.phases import ENDED
 from engine.journal.records import Head, InboxItem
 from engine.language.actors import Actor
-from engine.language.codec import Json, decode, encode
+from engine.language.codec import Json, encode
 from engine.language.errors import SaysoError, SessionEnded, SessionError, SessionQuarantined, UnknownSession
 from engine.run import remote_commands
 from engine.run.session import RequestRefused, receipt_of
 from engine.run.stored import utc_now
 from engine.storage.group_commit import Writer
-from prompt_state.question_row import thread_key
 
-_LOOK_SECONDS = 0.05
 REPLY_SECONDS = 10.0
 """The time for which the page waits until a living process has taken a request; it is kept in any case."""
 _NO_ID = "Your login does not say who you are in Slack, so you can only look. Log in with Slack to change something."
@@ -71,64 +73,77 @@ class Acts:
         for name, value in fields.items():
             if not isinstance(value, _TYPES.get(name, str)):
                 raise RequestRefused("bad_request", f"{name} is of another type than this page sends.")
-        item = _request(actor, head, do, fields)
+        key = f"web:{os.urandom(12).hex()}"
+        if actor.kind == "local":
+            item = remote_commands.item(key, head.session_id, do, actor=actor, **fields)
+        else:
+            item = InboxItem(key, WEB, encode({"do": do, "user": actor.id, **fields}), head.session_id)
         await self._writer.ingest([item], utc_now())
         there = partial(self._served, head)
         receipt = await receipt_of(self._writer, item.key, seconds=REPLY_SECONDS, served=there)
         return {"outcome": receipt.outcome, "there": receipt.there}
 
-    async def start(self, actor: Actor, flow: Flow, channel: str, inputs: dict[str, Json]) -> dict[str, Json]:
+    def may_start(self, actor: Actor, flow: Flow) -> bool:
+        """True if somebody may start a flow, as far as it is known here: the bot knows channels, groups and rotas."""
+        if self.looks_only(actor) is not None:
+            return False
+        listed = flow.allowed_to_start
+        if (
+            actor.kind == "slack"
+            and listed
+            and any("@" in entry or entry.startswith(ROTA) for entry in listed)
+        ):
+            return True
+        known = replace(actor, team_id="", in_channel=True, facts_known=True)
+        asked = Question(kind="start", who=listed)
+        return authorize(
+            known, "start", Target("", prompt=asked, allow_local=True, allow_guests=True)
+        ).allowed
+
+    async def start(self, actor: Actor, flow: Flow, channel: Json, inputs: Json) -> dict[str, Json]:
         """Ask the bot to start a flow in a channel, and wait a moment for its session. Raises `RequestRefused`, `InvalidInputs`."""
-        if actor.kind != "local":
-            raise RequestRefused("not_allowed", f"Start it in Slack: @sayso {flow.name}")
-        if not channel:
-            raise RequestRefused("bad_request", "Please name a channel.")
+        if (problem := self.looks_only(actor)) is not None:
+            raise problem
+        if not isinstance(channel, str) or not channel.strip():
+            raise RequestRefused("bad_request", "Please name a channel: #NAME, or its id.")
+        if not isinstance(inputs, dict):
+            raise RequestRefused("bad_request", 'The inputs have to be an object: {"NAME": VALUE}.')
         coerce_inputs(flow, inputs)
-        key, user = f"start-flow:{os.urandom(8).hex()}", self._settings.local_user
-        why = f"started by {user} in the control room"
-        item = wanted_item(
-            key, flow.name, channel, inputs, why=why, icon="▶️", local=user, account=actor.account
+        item = asked_item(
+            os.urandom(8).hex(), flow.name, channel.strip(), inputs, actor, "in the control room"
         )
         await self._writer.ingest([item], utc_now())
-        deadline = time.monotonic() + REPLY_SECONDS
-        while time.monotonic() < deadline:
-            session_id, there = await self._writer.call(self._begun, key, flow.name)
-            if session_id or not there:
-                return {
-                    "outcome": "started" if session_id else "queued",
-                    "session": session_id,
-                    "there": there,
-                }
-            await asyncio.sleep(_LOOK_SECONDS)
-        return {"outcome": "queued", "session": None, "there": True}
+        look, deadline = (
+            partial(started, self._writer.store, item.key, flow.name),
+            time.monotonic() + REPLY_SECONDS,
+        )
+        while (found := await self._writer.call(look)).thread_ts is None:
+            if not found.there or time.monotonic() >= deadline:
+                break
+            await asyncio.sleep(LOOK_SECONDS)
+        outcome = "started" if found.session_id else "queued"
+        return {"outcome": outcome, "session": found.session_id, "there": found.there}
 
-    def _begun(self, key: str, flow: str) -> tuple[str | None, bool]:
-        """The session that a request began, and whether a bot is there to begin it. Raises `RequestRefused`."""
-        store = self._writer.store
-        there = "bot" in store.serving()
-        asked, rooted = (store.inbox.row(each) for each in (key, f"rooted:{key}"))
-        for row in (asked, rooted):
-            if row is not None and row.outcome == "refused":
-                raise RequestRefused.of(row, "The bot refused to start it.")
-        if rooted is None or rooted.outcome != "started":
-            return None, there
-        data = decode(rooted.payload)
-        thread = thread_key(data["team"], data["posted"]["channel"], data["posted"]["ts"])
-        begun = [head for head in store.sessions.heads(thread_key=thread) if head.flow_name == flow]
-        return (begun[0].session_id if begun else None), there
+    def is_admin(self, actor: Actor) -> bool:
+        """True if somebody has this machine, or is listed as an admin."""
+        listed = {entry.lower() for entry in self._settings.admins}
+        return actor.kind == "local" or bool(listed & {actor.id.lower(), (actor.email or "").lower()} - {""})
 
     async def letter(self, actor: Actor, key: str, *, again: bool) -> dict[str, Json]:
         """Hand a dead letter to the bot again, or drop it. Raises `RequestRefused` for whoever is no admin."""
-        admins = {entry.lower() for entry in self._settings.admins}
-        if actor.kind != "local" and not admins & {actor.id.lower(), (actor.email or "").lower()}:
+        if not self.is_admin(actor):
             raise RequestRefused("not_allowed", "Dead letters are for admins (SAYSO_ADMINS).")
         done = await self._writer.call(partial(self._writer.store.inbox.decide_letter, key, again=again))
         return {"outcome": "applied" if done else "gone"}
 
+    def looks_only(self, actor: Actor) -> SaysoError | None:
+        """The reason why this person can change nothing here at all; None if they can ask for it."""
+        return RequestRefused("not_allowed", _NO_ID) if actor.kind == "slack" and not actor.id else None
+
     def closed(self, actor: Actor, head: Head) -> SaysoError | None:
         """The reason why this person can change nothing about a session here; None if they can ask for it."""
-        if actor.kind == "slack" and not actor.id:
-            return RequestRefused("not_allowed", _NO_ID)
+        if (problem := self.looks_only(actor)) is not None:
+            return problem
         if head.quarantined:
             return SessionQuarantined(f"Session {head.session_id} is on hold: {head.quarantined}")
         if actor.kind == "slack" and not head.thread_key:
@@ -156,11 +171,3 @@ class Acts:
     def _served(self, head: Head) -> bool:
         label = "bot" if head.thread_key else terminal_label(head.session_id)
         return label in self._writer.store.serving()
-
-
-def _request(actor: Actor, head: Head, do: str, fields: dict[str, Json]) -> InboxItem:
-    key = f"web:{os.urandom(12).hex()}"
-    if actor.kind == "local":
-        return remote_commands.item(key, head.session_id, do, actor=actor, **fields)
-    payload = encode({"do": do, "user": actor.id, **fields})
-    return InboxItem(key, WEB, payload, head.session_id)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from difflib import SequenceMatcher
 from functools import cached_property
 from urllib.parse import urlencode
 
@@ -20,6 +21,7 @@ from bot.terminal.console import clean, one_line
 from bot.terminal.lists import head_json
 from bot.terminal.narration import asked_of, covered_lines, error_text
 from bot.web.index import ON_HOLD
+from bot.web.names import Names
 from engine.decide.limits import standing
 from engine.flow import Flow
 from engine.flow.docs.diagram import placed
@@ -118,11 +120,11 @@ def session(
     store: Store,
     past: Past,
     at: int | None,
-    named: Callable[[str], str],
+    names: Names,
     link_to: Callable[[Mapping[str, Json]], str] = slack_link,
 ) -> dict[str, Json]:
-    """A session as it stood at an event; at the last one with what only the store knows. `named` calls people by their names,
-    `link_to` gives the address of a thread."""
+    """A session as it stood at an event; at the last one with what only the store knows. `link_to` gives the address of a
+    thread."""
     events = past.until(at)
     state, root = derive_state(events), tree(events, past.flow)
     now = len(events) == len(past.events)
@@ -142,17 +144,17 @@ def session(
         "actor": state.actor,
         "thread": state.thread,
         "threadLink": link_to(state.thread) if state.thread else None,
-        "channel": str((state.thread or {}).get("channelName") or (state.thread or {}).get("channel") or ""),
+        "channel": names.of(str((state.thread or {}).get("channel") or "")),
         "parent": state.parent_session_id,
         "inputs": {name: preview(value) for name, value in (state.inputs or state.given).items()},
-        "error": error_text(state.error) if state.error else None,
+        "error": names.within(error_text(state.error)) if state.error else None,
         "pause": state.pause_reason if state.paused_at else None,
         "lock": None
         if state.lock is None
         else {"name": state.lock.name, "has": state.lock.acquired_at is not None},
         "behind": None if behind is None else list(behind),
         "spent": {"cost": state.spent.cost, "turns": state.spent.turns},
-        "prompts": [prompt(state, state.prompts[each], named) for each in state.open_prompts],
+        "prompts": [prompt(state, state.prompts[each], names) for each in state.open_prompts],
         "timers": [
             {"path": timer.path, "due": timer.due_at, "purpose": timer.purpose}
             for timer in state.timers.values()
@@ -167,13 +169,13 @@ def session(
     }
 
 
-def prompt(state: State, asked: Asked, named: Callable[[str], str]) -> dict[str, Json]:
+def prompt(state: State, asked: Asked, names: Names) -> dict[str, Json]:
     """An open question, with what its answer has to fit."""
     return {
         "promptId": asked.prompt_id,
         "path": asked.path,
         "kind": asked.kind,
-        "message": clean(plain(asked.message)),
+        "message": clean(names.within(plain(asked.message))),
         "covers": [clean(line) for line in covered_lines(asked.covers)],
         "options": [
             {"value": each["value"], "label": each["label"], "asks": bool(each.get("asks"))}
@@ -183,7 +185,7 @@ def prompt(state: State, asked: Asked, named: Callable[[str], str]) -> dict[str,
         "fields": asked.fields,
         "values": asked.values,
         "nonce": asked.nonce,
-        "asks": named(asked_of(state, asked)),
+        "asks": names.within(asked_of(state, asked)),
         "since": asked.requested_at,
         "deadline": asked.deadline,
         "votes": list(asked.votes),
@@ -199,7 +201,7 @@ def _steps(entry: Entry, depth: int) -> Iterator[dict[str, Json]]:
             "node": child.name.partition("~")[0] if child.kind == "node" else None,
             "name": clean(child.name),
             "type": child.type,
-            "status": "rejected" if is_rejected(child) else child.status,
+            "status": _status(child),
             "started": child.started_at,
             "ended": child.ended_at,
             "attempts": child.attempts,
@@ -211,12 +213,19 @@ def _steps(entry: Entry, depth: int) -> Iterator[dict[str, Json]]:
 
 
 def _failing(root: Entry) -> str:
-    """The path of the innermost step that failed last; empty where none did."""
+    """The path of the innermost step that failed last; empty where none did. Steps of `finally` and `on_failure` run because
+    another one failed, and count where none did."""
     entry, path = root, ""
     while failed := [child for child in entry.children if child.status == "failed" or is_rejected(child)]:
-        entry = failed[-1]
+        entry = max(reversed(failed), key=lambda child: (child.type not in _AFTERWARDS, child.ended_at or ""))
+        if entry.type in _AFTERWARDS and path:
+            return path
         path = entry.path if entry.kind == "node" else path
     return path
+
+
+_AFTERWARDS = ("finally", "on_failure")
+"""Passes that are no part of what the flow does where all goes well."""
 
 
 def _marks(root: Entry, state: State) -> list[Json]:
@@ -234,15 +243,6 @@ def _marks(root: Entry, state: State) -> list[Json]:
         shown = "held" if held and status == "waiting" else status
         told.append([*key, shown, ran.get(key, 0), last.get(key, "")])
     return told
-
-
-def typed(value: Json, field: Mapping[str, Json]) -> Json:
-    """A value as somebody types it into a field of a form."""
-    if field["type"] != "string" or isinstance(value, str):
-        return value
-    if isinstance(value, list) and all(isinstance(each, str) for each in value):
-        return ", ".join(value)
-    return encode(value).decode()
 
 
 def preview(value: Json) -> str:
@@ -263,18 +263,18 @@ def text_of(value: Json) -> str:
 # --- conversations of agents --------------------------------------------------------------------------------
 
 
-def conversation(past: Past, at: int | None, path: str = "") -> dict[str, Json]:
+def conversation(past: Past, at: int | None, names: Names, path: str = "") -> dict[str, Json]:
     """Return agents' texts and actions in a session, the last turns; with a path those of one agent, or of one model
     call."""
     turns = [turn for turn in transcript(past.until(at)) if not path or path in (turn.agent, turn.path)]
     return {
-        "turns": [_said(turn) for turn in turns[-_MOST_TURNS:]],
+        "turns": [_said(turn, names) for turn in turns[-_MOST_TURNS:]],
         "earlier": max(0, len(turns) - _MOST_TURNS),
     }
 
 
-def _said(turn: Turn) -> dict[str, Json]:
-    told = {**turn.to_json(), "text": text_of(turn.text), "name": one_line(turn.name)}
+def _said(turn: Turn, names: Names) -> dict[str, Json]:
+    told = {**turn.to_json(), "text": text_of(names.within(turn.text)), "name": one_line(names.of(turn.name))}
     if turn.who == "tool":
         told |= {"brief": brief_input(turn.name, turn.input), "input": text_of(turn.input)}
     return told
@@ -320,30 +320,35 @@ _ID = re.compile(
     r"|\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?"
     r"|\b\d{1,2}:\d\d:\d\d(?:[.,]\d+)?\b"
 )
-_DURATION = re.compile(r"\b\d+(?:\.\d+)?\s?(?:ms|s|secs?|seconds?)\b")
+_DURATION = re.compile(r"\b\d+(?:\.\d+)? ?(?:ms|s|secs?|seconds?)\b")
 _LINK = re.compile(r"https?://\S+")
 _NUMBER = re.compile(r"p?\d{5,}")
 
 
-def steady(value: Json, *, given: bool = False) -> Json:
+def _steady(value: Json, *, given: bool) -> Json:
     """A value without times, ids and numbers in links, and if no person gave it without durations: equal for two runs that did
     the same."""
     if isinstance(value, str):
         text = _LINK.sub(lambda found: _NUMBER.sub("#", found[0]), _ID.sub("#", value))
         return text if given else _DURATION.sub("#", text)
     if isinstance(value, Mapping):
-        return {
-            name: steady(each, given=given) for name, each in value.items() if given or name not in _VOLATILE
-        }
-    if isinstance(value, list | tuple):
-        return [steady(each, given=given) for each in value]
+        return {name: _steady(each, given=given) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_steady(each, given=given) for each in value]
     return value
+
+
+def _compared(value: Json) -> Json:
+    """A value in the order of its names, without the parts that are others in every run."""
+    if isinstance(value, Mapping):
+        return {name: _compared(value[name]) for name in sorted(value) if name not in _VOLATILE}
+    return [_compared(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 # --- one step, the journal ----------------------------------------------------------------------------------
 
 
-def step(past: Past, path: str, at: int | None) -> dict[str, Json]:
+def step(past: Past, path: str, at: int | None, names: Names) -> dict[str, Json]:
     """One node in full: what it was given, what it gave, its attempts, what it cost, and the events about it."""
     about = [event for event in past.until(at) if event.path == path]
     starts = [event for event in about if isinstance(event, ev.Start)]
@@ -363,7 +368,7 @@ def step(past: Past, path: str, at: int | None) -> dict[str, Json]:
         "error": parts(_message_first(errors[-1].error)) if errors and not ends else [],
         "cost": format(sum(costs), "f") if costs else None,
         "events": [_line(event) for event in about],
-        **conversation(past, at, path),
+        **conversation(past, at, names, path),
     }
 
 
@@ -404,33 +409,40 @@ def comparison(one: Past, two: Past) -> dict[str, Json]:
     states = [derive_state(past.events) for past in (one, two)]
     given = [state.inputs or state.given for state in states]
     return {
-        "sessions": [{**head_json(past.head, []), "events": len(past.events)} for past in (one, two)],
+        "sessions": [
+            {
+                **head_json(past.head, []),
+                "standing": standing_word(state.status, state.phase, state.error),
+                "events": len(past.events),
+            }
+            for past, state in zip((one, two), states, strict=True)
+        ],
         "sameFlow": one.head.flow_digest == two.head.flow_digest,
         "inputs": [
-            {"name": name, "left": text_of(given[0].get(name)), "right": text_of(given[1].get(name))}
+            {"name": name, "sides": _marked(*(text_of(inputs.get(name)).split("\n") for inputs in given))}
             for name in dict.fromkeys([*given[0], *given[1]])
             if given[0].get(name) != given[1].get(name)
         ],
         "rows": rows,
+        "same": sum(not row["differs"] for row in rows),
         "first": next((row["path"] for row in rows if row["differs"]), None),
     }
 
 
-Done = tuple[Entry, dict[str, Json]]
-"""A node that has begun, and what can differ about it."""
+_Told = dict[str, list[tuple[str, str]]]
+"""What can differ about a node, by name: lines as they are read, each with what is compared of it."""
 
 
-def _done(past: Past) -> dict[str, Done]:
+def _done(past: Past) -> dict[str, tuple[Entry, _Told]]:
     """The nodes that have begun, by path, each with what it was given last, and what came of it."""
     given = {event.path: event.input for event in past.events if isinstance(event, ev.Start)}
     return {
         entry.path: (
             entry,
             {
-                "status": entry.status,
-                "input": given.get(entry.path),
-                "output": entry.output,
-                "error": entry.error,
+                **_lines("input", given.get(entry.path)),
+                **_lines("output", entry.output),
+                **_lines("error", entry.error),
             },
         )
         for entry in tree(past.events).walk()
@@ -438,24 +450,61 @@ def _done(past: Past) -> dict[str, Done]:
     }
 
 
-def _beside(path: str, one: Done | None, two: Done | None) -> dict[str, Json]:
-    left, right = (found[1] if found else {} for found in (one, two))
-    steadied = [{name: steady(side[name], given=name == "input") for name in side} for side in (left, right)]
-    differs = [name for name in {**left, **right} if steadied[0].get(name) != steadied[1].get(name)]
-    return {"path": path, "differs": differs, "left": _side(one, differs), "right": _side(two, differs)}
-
-
-def _side(found: Done | None, differs: Iterable[str]) -> dict[str, Json] | None:
-    if found is None:
-        return None
-    entry, values = found
-    shown = {
-        " ".join(filter(None, (name, part["name"]))): part["text"]
-        for name in differs
-        if name != "status" and values[name] is not None
-        for part in parts(values[name])
+def _lines(name: str, value: Json) -> _Told:
+    if value is None:
+        return {}
+    value = _compared(value)
+    shown, compared = parts(value), parts(_steady(value, given=name == "input"))
+    return {
+        " ".join(filter(None, (name, part["name"]))): list(
+            zip(part["text"].split("\n"), steady["text"].split("\n"), strict=False)
+        )
+        for part, steady in zip(shown, compared, strict=True)
     }
-    return {"status": entry.status, "started": entry.started_at, "ended": entry.ended_at, "shown": shown}
+
+
+def _beside(path: str, one: tuple[Entry, _Told] | None, two: tuple[Entry, _Told] | None) -> dict[str, Json]:
+    """A step of two sessions: the parts that differ, with the lines that do so marked. What differs is what is marked."""
+    told = [found[1] if found else {} for found in (one, two)]
+    words = [_status(found[0]) if found else "" for found in (one, two)]
+    shown: list[dict[str, Json]] = [{}, {}]
+    for name in dict.fromkeys([*told[0], *told[1]]):
+        sides = [side.get(name, []) for side in told]
+        texts, compared = ([[line[part] for line in side] for side in sides] for part in (0, 1))
+        if compared[0] != compared[1]:
+            for side, marked in zip(shown, _marked(*texts, *compared), strict=True):
+                side |= {name: marked} if marked else {}
+    names = dict.fromkeys(name.partition(" ")[0] for side in shown for name in side)
+    return {
+        "path": path,
+        "differs": [*(["status"] if words[0] != words[1] else []), *names],
+        **{
+            side: found
+            and {
+                "status": word,
+                "started": found[0].started_at,
+                "ended": found[0].ended_at,
+                "shown": lines,
+            }
+            for side, found, word, lines in zip(("left", "right"), (one, two), words, shown, strict=True)
+        },
+    }
+
+
+def _status(entry: Entry) -> str:
+    return "rejected" if is_rejected(entry) else entry.status
+
+
+def _marked(
+    one: list[str], two: list[str], left: list[str] | None = None, right: list[str] | None = None
+) -> list[list[list[Json]]]:
+    """The lines of two texts, each with whether the other one lacks it: compared as they are, or as `left` and `right`."""
+    found = SequenceMatcher(None, left or one, right or two).get_matching_blocks()
+    same = [{block[side] + n for block in found for n in range(block.size)} for side in (0, 1)]
+    return [
+        [[line, number not in same[side]] for number, line in enumerate(lines)]
+        for side, lines in enumerate((one, two))
+    ]
 
 
 # --- what was sent ------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from jinja2 import Environment, FileSystemLoader
 
 from bot.rendering.text import elapsed
 from bot.terminal.console import ago
-from bot.web.documents import steady
 from engine.language.timestamps import seconds_between
 
 
@@ -41,5 +40,4 @@ _ENVIRONMENT = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_ENVIRONMENT.filters["steady"] = steady
 _ENVIRONMENT.globals.update(link=link, ago=ago, lasted=_lasted, seconds_between=seconds_between, share=_share)

@@ -1,13 +1,12 @@
 """The index by which sessions are found: in memory, read once in pages, newest first, and then kept up to date by what changed.
 
-A page of 50 reads 50 heads, however many there are. What a session began with never changes, so its first event is read
-once. Its errors and outputs are read once it rests: of one that failed at once, for its list tells why, of others once all
-are listed. Everything here runs on the thread of the store.
+A page of 50 reads 50 heads, however many there are. Of a journal the first row is read, and where it failed the last ones, for
+the list tells why. Errors and outputs of those at rest are read
+once all are listed, a bounded number of rows at a time. Everything here runs on the thread of the store.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -17,7 +16,8 @@ from typing import NamedTuple
 from bot.terminal.console import clean, one_line
 from bot.terminal.lists import head_json, waits_for
 from bot.terminal.narration import error_text
-from engine.journal.events import Completion, Failure, FlowFailed, SessionStarted, decode_event
+from bot.web.names import Names
+from engine.journal.events import Completion, Event, Failure, FlowFailed, SessionStarted, decode_event
 from engine.journal.phases import ENDED, standing
 from engine.journal.queries import is_rejection, verdict
 from engine.journal.records import Head
@@ -34,11 +34,13 @@ _OVERLAP = timedelta(seconds=10)
 _MOST_WORDS = 500
 _MOST_TOLD, _MOST_PART = 4_000, 1_000
 """Characters of a session's errors and outputs that are searched, the last ones, and of each of them its end."""
+_ROWS, _ROWS_AT_ONCE, _LAST_ROWS = 200, 1_000, 20
+"""Rows of a journal in which errors and outputs are searched, the last ones; those of all journals that one call reads; and those
+that tell why a session failed."""
 _TELLING = (b'"output"', b'"error"')
 """Parts of events that are searched; others need not be decoded."""
 _RESTS = ("paused", *ENDED)
 ON_HOLD = "on hold"
-_MENTION = re.compile(r"@([UW][A-Z0-9]{2,})\b")
 
 
 class Known(NamedTuple):
@@ -89,13 +91,11 @@ class Wanted(NamedTuple):
 class Index:
     """The sessions of a store, as they are searched."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, names: Names) -> None:
+        self._store, self._names = store, names
         self._known: dict[str, Known] = {}
         self._order: list[str] | None = []
         self._newest = ""
-        self.names: dict[str, str] = {}
-        """The names of people by id, as far as sessions tell."""
         self._read_to: str | None = None
         self._untold: list[str] = []
         """Sessions at rest of which nobody has read what they gave."""
@@ -109,11 +109,12 @@ class Index:
     def read_on(self) -> None:
         """Read the next older sessions, then what they gave, the newest first."""
         if self._listed:
-            for session_id in self._untold[:_AT_ONCE]:
-                known = self._known.get(session_id)
+            rows = 0
+            while self._untold and rows < _ROWS_AT_ONCE:
+                known = self._known.get(self._untold.pop(0))
                 if known is not None and known.told is None:
-                    self._known[session_id] = self._with_told(known)
-            self._untold = self._untold[_AT_ONCE:]
+                    rows += min(known.head.seq, _ROWS)
+                    self._known[known.head.session_id] = known._replace(told=self._told(known.head))
             return
         heads = self._store.sessions.heads(limit=_AT_ONCE, before=self._read_to)
         for head in heads:
@@ -136,34 +137,30 @@ class Index:
         before = self._known.get(head.session_id)
         if not head.quarantined:  # what somebody changed may say anything
             self._newest = max(self._newest, head.updated_at)
+        if before is not None and (before.head.seq, before.head.quarantined) == (head.seq, head.quarantined):
+            self._known[head.session_id] = before._replace(head=head)
+            return
         if before is None:
             self._order = None
-            known = self._read(head)
-        elif before.head.seq == head.seq and before.head.quarantined == head.quarantined:
-            known = before._replace(head=head)
-        else:
-            known = before._replace(head=head, told=None)
-        self._known[head.session_id] = known
-        if head.status == "failed" and known.told is None:
-            self._known[head.session_id] = self._with_told(known)
-        elif head.status in _RESTS and known.told is None:
+        self._known[head.session_id] = self._read(head)
+        if head.status in _RESTS:
             self._untold.append(head.session_id)
 
-    def _with_told(self, known: Known) -> Known:
-        """A session with what its steps gave and why it failed, as its journal says."""
-        error: dict[str, Json] | None = None
+    def _told(self, head: Head) -> str:
+        """What the last steps of a session gave and why they failed, as its journal says, in small letters."""
         told: list[str] = []
+        for event in self._last(head, _ROWS):
+            if isinstance(event, Completion):
+                told.append(_words(event.output)[-_MOST_PART:])
+            elif isinstance(event, Failure | FlowFailed):
+                told.append(_words(event.error)[-_MOST_PART:])
+        return " ".join(told)[-_MOST_TOLD:].lower()
+
+    def _last(self, head: Head, rows: int) -> Iterator[Event]:
+        """The events with outputs and errors among the last so many rows; none of a journal that cannot be read."""
         with suppress(SaysoError):
-            rows = [] if known.head.quarantined else self._store.sessions.journal(known.head.session_id)
-            for event in (decode_event(row) for row in rows if any(part in row for part in _TELLING)):
-                if isinstance(event, Completion) and event.output is not None:
-                    output = event.output if isinstance(event.output, str) else encode(event.output).decode()
-                    told.append(output[-_MOST_PART:])
-                elif isinstance(event, Failure | FlowFailed):
-                    told.append(encode(event.error).decode()[-_MOST_PART:])
-                    error = event.error if isinstance(event, FlowFailed) else error
-        text = " ".join(told)[-_MOST_TOLD:].lower()
-        return known._replace(error=error if known.head.status == "failed" else None, told=text)
+            found = () if head.quarantined else self._store.sessions.ending(head.session_id, rows)
+            yield from (decode_event(row) for row in found if any(part in row for part in _TELLING))
 
     def _read(self, head: Head) -> Known:
         began: SessionStarted | None = None
@@ -172,12 +169,14 @@ class Index:
             began = event if isinstance(event, SessionStarted) else None
         actor, thread = (began.actor, began.thread or {}) if began else ({}, {})
         person = clean(str(actor.get("name") or actor.get("id") or ""))
-        self.names[str(actor.get("id"))] = person
-        channel = clean(str(thread.get("channelName") or thread.get("channel") or ""))
-        given = encode(began.given).decode()[:_MOST_WORDS] if began else ""
-        words = (head.session_id, head.flow_name, person, actor.get("id"), actor.get("email"), channel, given)
-        found = " ".join(str(word) for word in words if word).lower()
-        return Known(head, person, channel, found)
+        self._names.learn(str(actor.get("id")), person)
+        channel = clean(str(thread.get("channel") or ""))
+        last = self._last(head, _LAST_ROWS) if head.status == "failed" else ()
+        error = next((event.error for event in last if isinstance(event, FlowFailed)), None)
+        reason, given = _words(error), _words(began.given)[:_MOST_WORDS] if began else ""
+        words = (head.session_id, head.flow_name, person, actor.get("id"), actor.get("email"), channel)
+        found = " ".join(str(word) for word in (*words, given, reason[:_MOST_PART]) if word).lower()
+        return Known(head, person, channel, found, error)
 
     # -- what is asked of it
 
@@ -211,13 +210,9 @@ class Index:
             "statuses": statuses,
             "standings": standings,
             "flows": flows,
-            "people": people[:500],
-            "channels": channels[:500],
+            "people": [[each, self._names.of(each)] for each in people[:500]],
+            "channels": [[each, self._names.of(each)] for each in channels[:500]],
         }
-
-    def named(self, text: str) -> str:
-        """A text in which people are mentioned, with what they are called."""
-        return _MENTION.sub(lambda found: f"@{self.names.get(found[1], found[1])}", text)
 
     def matching(self, prefix: str) -> list[str]:
         """Sessions by the beginning of their ids, which may be written without `session-`."""
@@ -234,10 +229,25 @@ class Index:
         order, words = self._sorted(), wanted.q.lower().split()
         start = order.index(wanted.before) + 1 if wanted.before in self._known else 0
         for session_id in islice(order, start, None):
-            if _fits(self._known[session_id], wanted, words) and _fits(
+            if self._fits(self._known[session_id], wanted, words) and self._fits(
                 self._unerased(session_id), wanted, words
             ):
                 yield session_id
+
+    def _fits(self, known: Known, wanted: Wanted, words: Collection[str]) -> bool:
+        pairs = (
+            (wanted.flow, known.head.flow_name),
+            (wanted.person, known.person),
+            (wanted.channel, known.channel),
+        )
+        return (
+            (not wanted.status or known.status in wanted.status)
+            and (not wanted.standing or known.standing in wanted.standing)
+            and (not wanted.since or known.head.created_at >= wanted.since)
+            and (not wanted.until or known.head.created_at < wanted.until)
+            and all(not asked or asked == had for asked, had in pairs)
+            and all(known.finds(word) or word in self._names.of(known.channel).lower() for word in words)
+        )
 
     def _unerased(self, session_id: str) -> Known:
         """A session as it is known, without what was erased since it was read: its head does not tell."""
@@ -261,8 +271,7 @@ class Index:
             self._order = None
             return None
         if head != known.head:  # kept for `refresh`, which tells whoever watches
-            known = known._replace(head=head)
-            known = self._with_told(known) if head.status == "failed" else known
+            known = self._read(head)
         asked: Sequence[question_row.PromptState] = ()
         if head.status == "paused":
             with suppress(SaysoError):
@@ -271,11 +280,12 @@ class Index:
             **head_json(head, asked),
             "status": known.status,
             "standing": known.standing,
-            "person": known.person,
+            "person": self._names.of(known.person),
             "channel": known.channel,
+            "channelName": self._names.of(known.channel),
             "parent": head.parent_session_id,
             "events": head.seq,
-            "waits": waits_for(head, asked, lock, None) or _reason(known.error),
+            "waits": self._names.within(waits_for(head, asked, lock, None) or _reason(known.error)),
         }
 
 
@@ -286,17 +296,10 @@ def _reason(error: Mapping[str, Json] | None) -> str:
     return one_line(verdict(error), 120) if is_rejection(error) else error_text(dict(error))
 
 
-def _fits(known: Known, wanted: Wanted, words: Collection[str]) -> bool:
-    pairs = (
-        (wanted.flow, known.head.flow_name),
-        (wanted.person, known.person),
-        (wanted.channel, known.channel),
-    )
-    return (
-        (not wanted.status or known.status in wanted.status)
-        and (not wanted.standing or known.standing in wanted.standing)
-        and (not wanted.since or known.head.created_at >= wanted.since)
-        and (not wanted.until or known.head.created_at < wanted.until)
-        and all(not asked or asked == had for asked, had in pairs)
-        and all(map(known.finds, words))
-    )
+def _words(value: Json) -> str:
+    """The texts and numbers in a value, as people read and search them."""
+    if isinstance(value, Mapping):
+        return " ".join(f"{name} {_words(each)}" for name, each in value.items())
+    if isinstance(value, list | tuple):
+        return " ".join(map(_words, value))
+    return "" if value is None else value if isinstance(value, str) else encode(value).decode()

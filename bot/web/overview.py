@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import date, timedelta
 from decimal import Decimal
@@ -12,6 +12,7 @@ from bot.rendering.text import plain, waiting_on
 from bot.terminal.console import clean, one_line
 from bot.terminal.lists import letter_json, spend_json
 from bot.web.documents import text_of
+from bot.web.names import Names
 from engine.journal.records import InboxRow, PromptRow
 from engine.language.codec import Json
 from engine.language.errors import SaysoError
@@ -31,10 +32,8 @@ _LISTED = 50
 class Waiting:
     """Open questions and whom they ask. Since when a question waits never changes, and is remembered."""
 
-    def __init__(self, store: Store, named: Callable[[str], str]) -> None:
-        """`named` calls people by their names."""
-        self._store = store
-        self._named = named
+    def __init__(self, store: Store, names: Names) -> None:
+        self._store, self._names = store, names
         self._since: dict[str, str] = {}
 
     def document(self) -> dict[str, Json]:
@@ -62,10 +61,10 @@ class Waiting:
             "sessionId": prompt.session_id,
             "flow": "" if head is None else head.flow_name,
             "kind": prompt.kind,
-            "message": one_line(plain(prompt.message), 200),
-            "asks": self._named(one_line(plain(waiting_on(prompt, requester)), 120)),
-            "for": prompt.requester_name or prompt.requester_id,
-            "channel": prompt.channel,
+            "message": one_line(self._names.within(plain(prompt.message)), 200),
+            "asks": self._names.within(one_line(plain(waiting_on(prompt, requester)), 120)),
+            "for": self._names.of(prompt.requester_name or prompt.requester_id or ""),
+            "channel": self._names.of(prompt.channel or ""),
             "since": self._asked_at(prompt) if number < _LOOKED_UP else None,
             "deadline": prompt.deadline,
         }

@@ -22,20 +22,22 @@ from bot.compose.listening import Listener, remember_port, wanted_ports
 from bot.config.library import Library
 from bot.config.settings import Settings
 from bot.pages import HEADERS, is_foreign, page_file
-from bot.start.form import fields_of
+from bot.start.form import fields_of, typed_inputs
 from bot.terminal.console import Place, UsageError
 from bot.web import documents, overview
 from bot.web.access import CHANGES, NO_LOGIN, Access, Login
 from bot.web.acts import Acts
 from bot.web.html import link, rendered
 from bot.web.index import Index, Wanted
+from bot.web.names import Names
+from engine.flow import Flow
 from engine.journal.fold import derive_state
 from engine.language import timestamps
 from engine.language.actors import Actor
-from engine.language.codec import Json, read
+from engine.language.codec import Json
+from engine.language.codec import read as read_json
 from engine.language.errors import Corrupt, NotJson, SaysoError, StorageError, UnknownSession
-from engine.nodes.runtime.folder import session_folder
-from engine.run.export import signed_file
+from engine.run.export import portable_file
 from engine.run.stored import utc_now
 from engine.run.supervision import supervised
 from engine.storage.group_commit import Writer
@@ -60,6 +62,7 @@ PERIODS = {
 }
 """Times before now in which a session was started that is asked for."""
 _TABS = ("steps", "step", "conversation", "journal", "inputs", "sent")
+_READ_ONLY = "This page only shows. Start it with --write to change something."
 _ELSEWHERE = (
     "This address is not served here. Open the one that was printed; a proxy has to pass the header Host on."
 )
@@ -87,16 +90,17 @@ class Room:
         self.port_file = settings.home / "web.port"
         self.library = Library(settings.flows)
         """The flows that can be started from here."""
-        self.channels: Callable[[str], str] = str
-        """The name of a channel by its id, as far as it is known here."""
+        self._flows: Mapping[str, Flow] = {}
+        """Those of the last look."""
         self._hosts, self._write, self._settings = hosts, write, settings
         self._store, self._writer = store, Writer(store)
-        self._index, self._pasts = Index(store), documents.Pasts(store)
-        self._waiting = overview.Waiting(store, self._index.named)
+        self._names = Names(settings)
+        self._index, self._pasts = Index(store, self._names), documents.Pasts(store)
+        self._waiting = overview.Waiting(store, self._names)
         self._acts = Acts(self._writer, settings, self._command)
         self._watchers: set[asyncio.Queue[Json]] = set()
         self._someone = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self._listener: Listener | None = None
 
     # -- life
@@ -112,15 +116,18 @@ class Room:
         # Cookies know no port: pages of several homes would take each other's.
         self.access.cookie = self.access.named(f"sayso-{bound}")
         self._writer.start()
-        self._task = asyncio.create_task(supervised("following the store", self._follow, lambda error: False))
+        for name, work in (
+            ("following the store", self._follow),
+            ("asking Slack for names", partial(self._names.run, partial(self._tell, []))),
+        ):
+            self._tasks.append(asyncio.create_task(supervised(name, work, lambda error: False)))
         return f"http://{f'[{host}]' if ':' in host else host}:{bound}"
 
     async def stop(self) -> None:
         """Stop listening. The store stays open."""
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         for queue in self._watchers:
             queue.put_nowait(None)
         if self._listener is not None:
@@ -207,8 +214,15 @@ class Room:
         login = request.get(LOGIN)
         if login is None:
             return None
-        home = self._settings.home.name
-        return {"name": login.name, "write": self._write, "home": home, "leaves": self.access.leaves}
+        write = self._write and self._acts.looks_only(login.actor) is None
+        return {
+            "name": login.name,
+            "write": write,
+            "starts": write and any(self._acts.may_start(login.actor, flow) for flow in self._flows.values()),
+            "admin": write and self._acts.is_admin(login.actor),
+            "home": self._settings.home.name,
+            "leaves": self.access.leaves,
+        }
 
     # -- logins
 
@@ -232,8 +246,12 @@ class Room:
     def _reading(self, view: str | None, work: Work) -> Handler:
         """A document, which whoever asks for JSON gets as it is, and everybody else as a page if there is one."""
 
+        def read(request: web.Request) -> dict[str, Json]:
+            self._flows = self.library.refresh()
+            return work(request)
+
         async def handle(request: web.Request) -> web.Response:
-            doc = await self._writer.call(work, request)
+            doc = await self._writer.call(read, request)
             if view is None or _is_program(request):
                 return web.Response(body=await asyncio.to_thread(_json, doc), content_type="application/json")
             page = partial(
@@ -263,14 +281,10 @@ class Room:
         page, asked = self._index.page(wanted), wanted._asdict()
         if within in PERIODS:
             asked |= {"within": within, "since": ""}
-        for row in page["sessions"]:
-            row["channelName"] = self.channels(str(row["channel"]))
         grows = limit < _MOST_LISTED
         onward = {"limit": limit + _LISTED} if grows else {"limit": None, "before": page["next"]}
         more = link("/sessions", {**asked, **onward})
-        facets = self._index.facets()
-        facets["channels"] = [[each, self.channels(each)] for each in facets["channels"]]
-        return {**page, "facets": facets, "wanted": asked, "more": more, "grows": grows}
+        return {**page, "facets": self._index.facets(), "wanted": asked, "more": more, "grows": grows}
 
     def _past(self, request: web.Request) -> documents.Past:
         return self._pasts.of(request.match_info["id"])
@@ -279,17 +293,17 @@ class Room:
         past, at = self._past(request), _number(request, "at", None)
         query, shown = request.query, _number(request, "events", documents.PAGE)
         step, named = query.get("step", ""), query.get("tab", "")
-        found = documents.session(self._store, past, at, self._index.named, self._link_to)
-        found["channel"] = self.channels(str(found["channel"]))
+        found = documents.session(self._store, past, at, self._names, self._link_to)
         if at is None and not query.keys() & {"step", "tab", "node"}:
             step = str(found["failing"])
-        closed = self._acts.closed(request[LOGIN].actor, past.head)
+        actor, flow = request[LOGIN].actor, self._flows.get(past.head.flow_name)
+        closed = self._acts.closed(actor, past.head) if self._write else None
         tab = named if named in _TABS else "step" if step or "node" in query else "steps"
         panel: dict[str, Json] = {}
         if tab == "step" and step:
-            panel = documents.step(past, step, at)
+            panel = documents.step(past, step, at, self._names)
         elif tab == "conversation":
-            panel = documents.conversation(past, at)
+            panel = documents.conversation(past, at, self._names)
         elif tab == "journal":
             panel = documents.journal(past, max(shown, at or 0))
         elif tab == "sent":
@@ -300,6 +314,7 @@ class Room:
             **told,
             "picture": past.picture,
             "closed": closed and str(closed),
+            "startable": self._write and flow is not None and self._acts.may_start(actor, flow),
             "goOn": self._acts.go_on(past.head),
         }
 
@@ -323,54 +338,42 @@ class Room:
         return found[0] if text and len(found) == 1 else text
 
     def _start(self, request: web.Request) -> dict[str, Json]:
-        """The flows that can be started, and the form of one, filled in as another session was."""
-        flows, name, like = (
-            self.library.refresh(),
-            request.query.get("flow", ""),
-            request.query.get("like", ""),
-        )
+        """The flows that somebody can start, and the form of one, filled in as another session was."""
+        actor, (name, like) = request[LOGIN].actor, (request.query.get(each, "") for each in ("flow", "like"))
+        flows = {each: flow for each, flow in self._flows.items() if self._acts.may_start(actor, flow)}
         told: dict[str, Json] = {
             "flows": sorted(flows),
             "flow": name,
             "like": like,
-            "fields": [],
+            "channels": [words for _, words in self._index.facets()["channels"]],
             "channel": "",
+            "fields": [],
+            "served": bool(self._flows),
+            "closed": self._acts.looks_only(actor) and str(self._acts.looks_only(actor))
+            if self._write
+            else _READ_ONLY,
         }
-        told["channels"] = [[each, self.channels(each)] for each in self._index.facets()["channels"]]
-        if request[LOGIN].actor.kind != "local" or not self._write:
-            return {
-                **told,
-                "closed": "Start flows in Slack. This page starts them for the local user, with --write.",
-            }
+        if name not in flows or told["closed"]:
+            return told
         given: Mapping[str, Json] = {}
         if like:
             state = derive_state(self._pasts.of(like).events)
-            given, told["channel"] = (
-                state.inputs or state.given,
-                str((state.thread or {}).get("channel") or ""),
-            )
-        if name in flows:
-            fields = [dict(field) for field in fields_of(flows[name])]
-            for field in fields:
-                if field["name"] in given:
-                    field["default"] = documents.typed(given[field["name"]], field)
-            told |= {"fields": fields, "about": flows[name].description}
-        return {**told, "closed": None}
+            given = typed_inputs(flows[name], state.inputs or state.given)
+            told["channel"] = self._names.of(str((state.thread or {}).get("channel") or ""))
+        fields = [
+            {**field, "default": given.get(field["name"], None if like else field.get("default"))}
+            for field in fields_of(flows[name])
+        ]
+        return {**told, "fields": fields, "about": flows[name].description}
 
     async def _begin(self, actor: Actor, body: dict[str, Json]) -> dict[str, Json]:
-        flow = self.library.refresh().get(str(body.get("flow")))
-        if flow is None:
-            raise SaysoError(f"There is no flow {body.get('flow')!r} here.")
-        values = body.get("values") or {}
-        return await self._acts.start(actor, flow, str(body.get("channel") or ""), dict(values))
+        flow = await self._writer.call(self.library.get, str(body.get("flow")))
+        return await self._acts.start(actor, flow, body.get("channel"), body.get("values") or {})
 
     async def _export(self, request: web.Request) -> web.Response:
         """A session as one portable, signed file, as `sayso sessions export` writes it."""
-        past = await self._writer.call(self._past, request)
-        session_id = past.head.session_id
-        body = await self._writer.call(self._store.flows.text, past.head.flow_digest)
-        folder = session_folder(self._settings.home, session_id)
-        file = await signed_file(self._writer, list(past.events), body, folder)
+        session_id = request.match_info["id"]
+        file = await portable_file(self._writer, self._settings.home, session_id)
         data = await self._writer.call(self._store.enclose, file)
         named = {"Content-Disposition": f'attachment; filename="{session_id}.json"'}
         return web.Response(body=data, content_type="application/json", headers=named)
@@ -384,9 +387,7 @@ class Room:
     def _changing(self, work: Callable[[Actor, dict[str, Json]], Awaitable[dict[str, Json]]]) -> Handler:
         async def handle(request: web.Request) -> web.Response:
             if not self._write:
-                return _refused(
-                    403, "read_only", "This page only shows. Start it with --write to change something."
-                )
+                return _refused(403, "read_only", _READ_ONLY)
             done = await work(request[LOGIN].actor, await _body(request))
             self._tell(await self._writer.call(self._index.refresh))
             return web.json_response(done)
@@ -485,7 +486,7 @@ async def _body(request: web.Request) -> dict[str, Json]:
     if request.content_type != "application/json":
         raise web.HTTPUnsupportedMediaType
     try:
-        body = read(await request.read())
+        body = read_json(await request.read())
     except NotJson as error:
         raise web.HTTPBadRequest(reason="The body is no JSON that can be read exactly.") from error
     if not isinstance(body, dict):

@@ -21,7 +21,7 @@ from engine.journal.phases import REJECTED
 from engine.journal.queries import is_rejected
 from engine.journal.records import Head
 from engine.journal.snapshot import to_json
-from engine.journal.state import FINALLY, State, scope_of
+from engine.journal.state import FINALLY, State, of_first_attempt, scope_of
 from engine.language.codec import Json
 
 
@@ -220,8 +220,7 @@ class _Builder:
         found = self._passes.get(scope)
         if found is not None:
             return found
-        head, _, last = scope.rpartition("/")
-        return self._nodes[f"{head}/{last.partition('#')[0]}" if head else last.partition("#")[0]]
+        return self._nodes[of_first_attempt(scope)]
 
     def _end(self, event: Event, status: str) -> Entry:
         entry = self._nodes[event.path or ""]
@@ -359,7 +358,7 @@ def transcript(events: Iterable[Event]) -> list[Turn]:
                 )
                 # The path of the agent of a call at `agent/turn[1]/tool[0]`, also of its later attempts
                 # (`agent#2/turn[1]`).
-                call.agent = (event.path or "").rpartition("/")[0].rpartition("/")[0].partition("#")[0]
+                call.agent = of_first_attempt(scope_of(scope_of(call.path)))
                 calls[call.path] = call
                 turns.append(call)
             case ev.AgentToolResult():

@@ -409,6 +409,12 @@ def scope_of(path: str) -> str:
     return path.rpartition("/")[0]
 
 
+def of_first_attempt(address: str) -> str:
+    """A place without the number of its attempt (`try#2/agent#3` is `try#2/agent`); what stands around it keeps its own."""
+    around, slash, last = address.rpartition("/")
+    return around + slash + last.partition("#")[0]
+
+
 def below(path: str, address: str) -> bool:
     """True if an address (of a node or a pass) lies inside the container at `path`."""
     return address.startswith(path) and (len(address) == len(path) or address[len(path)] in "[/!#")

@@ -28,10 +28,16 @@ if TYPE_CHECKING:
 _PURPOSE = "snapshot-file"
 
 
-async def signed_file(writer: Writer, journal: list[Event], flow_body: bytes, workdir: Path) -> bytes:
-    """Return a session as one portable file, with the files kept beside its folder, signed with this store's key."""
-    kept = await asyncio.to_thread(_kept, workdir)
-    file = export(derive_state(journal), journal, flow_body) | ({"kept": kept} if kept else {})
+async def portable_file(writer: Writer, home: Path, session_id: str) -> bytes:
+    """Return a session of a store as one portable file, with the files kept beside its folder, signed with the store's key.
+    Raises `UnknownSession`, `Corrupt`."""
+    sessions = writer.store.sessions
+    journal = [decode_event(row) for row in await writer.call(lambda: list(sessions.journal(session_id)))]
+    head = await writer.call(sessions.head, session_id)
+    assert head is not None, "it has a journal"
+    body = await writer.call(writer.store.flows.text, head.flow_digest)
+    kept = await asyncio.to_thread(_kept, session_folder(home, session_id))
+    file = export(derive_state(journal), journal, body) | ({"kept": kept} if kept else {})
     mac = await writer.call(writer.store.sign, _PURPOSE, signed_part(file))
     return encode({**file, "mac": mac.hex()})
 

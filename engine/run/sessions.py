@@ -147,14 +147,11 @@ class Sessions:
 
     async def export_plain(self, session_id: str) -> bytes:
         """The same, never encrypted."""
-        from engine.run.export import signed_file  # few processes write files
+        from engine.run.export import portable_file  # few processes write files
 
         if self.files is not None:
             await self.files.bring_kept(session_id)
-        journal = await self.journal(session_id)
-        head = await self.head(session_id)
-        flow_body = await self.writer.call(self.store.flows.text, head.flow_digest)
-        return await signed_file(self.writer, journal, flow_body, session_folder(self.home, session_id))
+        return await portable_file(self.writer, self.home, session_id)
 
     def shown_files(self, session_id: str) -> frozenset[str]:
         """The digests of the files that the session's conversations have shown a model."""

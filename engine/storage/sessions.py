@@ -85,6 +85,7 @@ _EVENTS = "SELECT seq, version, body, mac FROM journal WHERE session = ? AND seq
 _EVENT_MAC = """SELECT mac FROM journal WHERE session = ?1 AND seq <= ?2
  AND ?2 <= (SELECT seq FROM sessions WHERE session_id = ?3) ORDER BY seq DESC LIMIT 1"""
 _FIRST = "SELECT seq, version, body, mac FROM journal WHERE session = ? ORDER BY seq LIMIT 1"
+_LAST = "SELECT seq, version, body, mac FROM journal WHERE session = ? ORDER BY seq DESC LIMIT ?"
 _ANY_EVENT = "SELECT 1 FROM journal WHERE session = ? LIMIT 1"
 _PUT_SNAPSHOT = SNAPSHOTS.upsert("session_id")
 _SNAPSHOT = SNAPSHOTS.where("session_id = ?")
@@ -227,6 +228,19 @@ class SessionTable(Tables):
         if row is None:
             raise Corrupt(f"Session {session_id} has no journal.")
         return row_events(self._sealer, head, JournalRecord(*row), seq=0, chain=head.origin)[0]
+
+    @reads
+    def ending(self, session_id: str, rows: int) -> tuple[bytes, ...]:
+        """The events of the last so many rows of a journal, verified; what came before is not read. Raises `Corrupt`,
+        `UnknownSession`."""
+        head = self._stored(session_id)
+        found = [JournalRecord(*row) for row in self._db.all(_LAST, (session_number(session_id), rows + 1))][
+            ::-1
+        ]
+        if len(found) <= rows:
+            return verified_events(self._sealer, head, found, seq=0, chain=head.origin)
+        before, *found = found  # the next row's MAC covers this one's
+        return verified_events(self._sealer, head, found, seq=found[0].seq - 1, chain=before.mac)
 
     def _listed(self, numbers: Iterable[tuple[int]]) -> list[Head]:
         records = list(self._by_n(numbers))

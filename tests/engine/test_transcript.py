@@ -6,6 +6,7 @@ import io
 from collections.abc import Sequence
 from unittest.mock import patch
 
+from bot.scenarios.document import is_place
 from bot.terminal.console import Paint
 from bot.terminal.show import conversation_lines
 from engine.journal import events as ev
@@ -55,6 +56,22 @@ def test_a_call_stands_with_its_input_its_result_and_who_decided() -> None:
     assert calls["shell", "helper/turn[3]/tool[0]"].decided == "approved by ana"
     rejected = calls["shell", "helper/turn[3]/tool[1]"]
     assert (rejected.decided, rejected.failed) == ("rejected by ana: keep it", True)
+
+
+def test_a_call_belongs_to_its_agent_whatever_is_tried_again_around_it() -> None:
+    """The number of the agent's own attempt is left out, and those of the steps around it are part of its path."""
+    fields = {
+        "seq": 1,
+        "timestamp": START,
+        "node_id": "help",
+        "name": "shell",
+        "input": {},
+        "tool_use_id": "t",
+    }
+    for path in ("try#2[0]/help/turn[1]/tool[0]", "try#2[0]/help#3/turn[1]/tool[0]"):
+        [call] = transcript([ev.AgentToolRequested(**fields, path=path)])
+        assert call.agent == "try#2[0]/help"
+        assert is_place(path, "help")
 
 
 def test_the_beginning_of_a_journal_has_calls_without_results() -> None:

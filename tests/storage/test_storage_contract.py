@@ -807,6 +807,20 @@ def test_what_changed_lately_is_found(store: Store) -> None:
     assert len(store.sessions.stirred("")) == 3
 
 
+def test_the_end_of_a_journal_is_read_alone(store: Store) -> None:
+    """The events of the last rows are given, and of more rows than there are the whole journal."""
+    owner = store.register("bot")
+    done(store, new_session("session-1", owner, event("a"), event("b")))
+    done(store, step("session-1", 1, 2, event("c"), event("d")))
+    done(store, step("session-1", 1, 4, event("e")))
+    assert store.sessions.ending("session-1", 1) == (event("e"),)
+    assert store.sessions.ending("session-1", 2) == (event("c"), event("d"), event("e"))
+    assert store.sessions.ending("session-1", 3) == store.sessions.ending("session-1", 9)
+    assert store.sessions.ending("session-1", 9) == tuple(store.sessions.journal("session-1"))
+    with pytest.raises(UnknownSession):
+        store.sessions.ending("session-2", 1)
+
+
 def test_a_session_is_known_by_its_first_event_alone(store: Store) -> None:
     """The first event is given without what follows it; there is none of a session that does not exist."""
     owner = store.register("bot")

@@ -76,7 +76,7 @@ def test_no_change_of_a_sessions_rows_is_believed(backend: SqliteBackend, store:
     good = store.sessions.load("session-1")
     whole = Loaded(good.head, None, 0, EVENTS)
     assert good == Loaded(good.head, b'{"at":2}', 2, EVENTS[2:])
-    seen = set()
+    seen, ending = set(), store.sessions.ending("session-1", 1)
     changes = all_flips(backend, table)
     for row, column, old, new in changes:
         rest = backend.rows(table)[row]
@@ -84,6 +84,8 @@ def test_no_change_of_a_sessions_rows_is_believed(backend: SqliteBackend, store:
             backend.change(table, row, column, new)
         except (apsw.ConstraintError, Refused):
             continue  # the database itself refuses a value of this kind there
+        last = outcome(lambda: store.sessions.ending("session-1", 1))
+        assert last in (ending, Corrupt), f"{table}.{column}: {old!r} became {new!r}"
         found = outcome(lambda: store.sessions.load("session-1"))
         assert found in (good, whole, Corrupt), f"{table}.{column}: {old!r} became {new!r}"
         read = outcome(lambda: tuple(store.sessions.journal("session-1")))

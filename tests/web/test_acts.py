@@ -14,6 +14,7 @@ from bot.terminal.follower import terminal_label
 from engine.decide import policy
 from engine.decide.past import next_try
 from engine.decide.policy import Verdict
+from engine.flow import coerce_inputs
 from engine.flow.load import load_flow
 from engine.journal.records import DEAD, Consumed, InboxItem
 from engine.language.actors import Actor
@@ -190,34 +191,185 @@ async def test_a_session_of_a_terminal_is_changed_from_there_alone(home: Path) -
         assert "sayso" in told["message"]
 
 
-async def test_a_run_is_started_from_the_page(home: Path) -> None:
-    """The form has the inputs of another run; what is sent is a request for the bot, as `sayso start-flow` makes it."""
+SERVED = {
+    "restore-database": roomful.RESTORE.replace(
+        "inputs:", "allowed_to_start: ['local:ana', U0BEN]\ninputs:", 1
+    ),
+    "for-members": "flow: for-members\nnodes: [{id: a, type: noop}]\n",
+    "for-a-group": "flow: for-a-group\nallowed_to_start: ['@sre']\nnodes: [{id: a, type: noop}]\n",
+}
+
+
+@pytest.fixture
+def flows(home: Path) -> Path:
+    """The home with flows that different people may start."""
     (home / "flows").mkdir()
-    (home / "flows" / "restore-database.yml").write_text(roomful.RESTORE)
-    async with visited(home, write=True) as visitor:
+    for name, text in SERVED.items():
+        (home / "flows" / f"{name}.yml").write_text(text)
+    return home
+
+
+async def test_a_run_is_started_from_the_page(flows: Path) -> None:
+    """The form has the inputs of another run; what is sent is a request for the bot, as `sayso start-flow` makes it."""
+    async with visited(flows, write=True) as visitor:
         await visitor.log_in()
         await visitor.all_read()
         like = (await visitor.get("sessions", flow="restore-database"))["sessions"][0]
         told = await visitor.get("start", flow="restore-database", like=like["sessionId"])
-        assert told["flows"] == ["restore-database"]
         assert [(field["name"], field["default"]) for field in told["fields"]] == [("reason", "disk full")]
         assert told["channel"] == like["channel"]
-        wanted = {"flow": "restore-database", "channel": "#ops", "values": {"reason": "why not"}}
         queued = {"outcome": "queued", "session": None, "there": False}
-        assert await visitor.post("start", wanted) == (200, queued)
+        assert await visitor.post("start", WANTED) == (200, queued)
         [row] = visitor.store.inbox.rows()
         data = decode(row.payload)
-        assert (data["flow"], data["place"], data["inputs"]) == (
+        assert (data["flow"], data["place"], data["inputs"], data["local"], data.get("user")) == (
             "restore-database",
             "#ops",
             {"reason": "why not"},
+            "ana",
+            None,
         )
-        for wrong in ({"flow": "nope"}, {"channel": ""}, {"values": {"reson": "x"}}):
-            assert (await visitor.post("start", {**wanted, **wrong}))[0] == 400
+
+
+WANTED = {"flow": "restore-database", "channel": "#ops", "values": {"reason": "why not"}}
+
+
+async def test_somebody_of_slack_starts_a_run_by_their_id(flows: Path) -> None:
+    """The request names who it is of, not what they may do: the bot looks that up."""
+    async with visited(flows, write=True) as visitor:
         visitor.log_in_as(Actor(id="U0BEN", name="Ben"))
-        assert "Slack" in (await visitor.get("start"))["closed"]
-        assert (await visitor.post("start", wanted))[1]["error"] == "not_allowed"
+        assert (await visitor.post("start", WANTED))[0] == 200
+        [row] = visitor.store.inbox.rows()
+        data = decode(row.payload)
+        assert (data["user"], data["local"]) == ("U0BEN", None)
+        visitor.log_in_as(Actor(id="", email="ben@example.com"))
+        assert "Log in with Slack" in (await visitor.post("start", WANTED))[1]["message"]
         assert len(visitor.store.inbox.rows()) == 1
+
+
+@pytest.mark.parametrize(
+    ("who", "startable"),
+    [
+        (Actor.local("ana"), ["restore-database"]),
+        (Actor.local("mallory"), []),
+        (Actor(id="U0BEN", name="Ben"), ["for-a-group", "for-members", "restore-database"]),
+        (Actor(id="U0EVE", name="Eve"), ["for-a-group", "for-members"]),
+        (Actor(id="", email="ana@example.com"), []),
+    ],
+    ids=["local", "another-local", "listed", "not-listed", "without-id"],
+)
+async def test_starts_are_offered_to_those_who_may_start(
+    flows: Path, who: Actor, startable: list[str]
+) -> None:
+    """The form lists the flows that somebody may start; no link leads to it, nor to one flow of it, for others."""
+    async with visited(flows, write=True) as visitor:
+        visitor.log_in_as(who)
+        await visitor.all_read()
+        run = (await visitor.get("sessions", flow="restore-database"))["sessions"][0]["sessionId"]
+        assert (await visitor.get("start"))["flows"] == startable
+        async with visitor.http.get(f"{visitor.url}/sessions/{run}") as answer:
+            page = await answer.text()
+        assert ('href="/start"' in page) is bool(startable)
+        assert ("start again with these inputs" in page) is ("restore-database" in startable)
+
+
+@pytest.mark.parametrize("write", [True, False])
+async def test_nothing_is_offered_to_those_who_only_look(flows: Path, write: bool) -> None:
+    """No button, box or link to change something: nobody of Slack without an id, and nobody where the page only shows."""
+    async with visited(flows, write=write) as visitor:
+        visitor.log_in_as(Actor(id="", email="eve@example.com") if write else Actor.local("ana"))
+        await visitor.all_read()
+        ids = visitor.store.inbox.ingest([InboxItem("a", "message", b'{"x":1}')], roomful.NOW)
+        visitor.store.consume(
+            [Consumed(ids[0] or 0, DEAD, b'{"error":"broken","message":"no"}')], roomful.NOW
+        )
+        waiting = (await visitor.get("sessions", standing="waiting"))["sessions"][0]["sessionId"]
+        for path in ("sessions", f"sessions/{waiting}", "queues"):
+            async with visitor.http.get(f"{visitor.url}/{path}") as answer:
+                page = await answer.text()
+            for offer in ('data-to="act"', 'data-to="letter"', 'class="pick"', 'href="/start'):
+                assert offer not in page, (path, offer)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"flow": "nope"}, "There is no flow 'nope'"),
+        ({"flow": None}, "There is no flow"),
+        ({"channel": ""}, "name a channel"),
+        ({"channel": ["#ops"]}, "name a channel"),
+        ({"values": [1]}, "have to be an object"),
+        ({"values": "reason"}, "have to be an object"),
+        ({"values": 3}, "have to be an object"),
+        ({"values": {"reson": "x"}}, "reson"),
+        ({"values": {"reason": {"a": 1}}}, "reason"),
+    ],
+)
+async def test_a_start_that_cannot_be_says_why(flows: Path, wrong: Json, says: str) -> None:
+    """Whatever is sent in place of a flow, a channel or inputs is refused in a sentence, and nothing is asked for."""
+    async with visited(flows, write=True) as visitor:
+        await visitor.log_in()
+        status, told = await visitor.post("start", {**WANTED, **wrong})
+        assert (status, visitor.store.inbox.rows()) == (400, [])
+        assert says in told["message"]
+
+
+@pytest.mark.parametrize("path", ["act", "letter", "start", "login"])
+@pytest.mark.parametrize("value", [None, 1, "x", [1], {"a": [1]}, True])
+async def test_no_body_makes_the_server_fail(flows: Path, path: str, value: Any) -> None:
+    """Each field of each request may hold anything: that is refused, and is no error of the server."""
+    names = ("session", "do", "values", "promptId", "key", "again", "flow", "channel", "token")
+    async with visited(flows, write=True) as visitor:
+        await visitor.log_in()
+        for body in (value, *({name: value} for name in names), dict.fromkeys(names, value)):
+            assert (await visitor.post(path, body))[0] < 500, body
+
+
+INPUTS = """flow: many
+allowed_to_start: ['local:ana']
+inputs:
+  none: {type: string, required: false}
+  maybe: {type: boolean, required: false}
+  text: {type: string, default: a}
+  words: {type: array, items: {type: string}, default: [a]}
+  numbers: {type: array, items: {type: integer}, default: [1]}
+  things: {type: array, default: []}
+  data: {type: object, default: {}}
+  pick: {type: array, items: {type: string}, choices: [a, b, c], default: [a]}
+nodes: [{id: a, type: noop}]
+"""
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {
+            "text": "two\nlines",
+            "words": ["a", "b"],
+            "numbers": [1, 2],
+            "data": {"a": None},
+            "pick": ["c", "a"],
+        },
+        {"words": ["a, b", "c"], "things": [1, "2", None, {"a": [1]}], "maybe": False, "pick": []},
+        {"words": ["[a]", " b "], "things": [True, "yes"], "numbers": [], "text": "null"},
+        {"words": ["", "a"], "things": ["a", "b"], "maybe": True},
+    ],
+)
+async def test_a_form_is_filled_with_what_means_the_same_inputs(home: Path, given: Json) -> None:
+    """What stands in the form of another start gives the inputs of the first: nothing is null that was not given, and lists
+    and objects are read as they were."""
+    flow = load_flow(INPUTS, "many.yml")
+    (home / "flows").mkdir()
+    (home / "flows" / "many.yml").write_text(INPUTS)
+    async with roomful.engine_at(home / "sayso.db") as engine:
+        begun = await roomful.started(engine, INPUTS, given)
+        before = (await engine.state(begun)).inputs
+    async with visited(home, write=True) as visitor:
+        await visitor.log_in()
+        told = await visitor.get("start", flow="many", like=begun)
+    sent = {field["name"]: field["default"] for field in told["fields"] if field["default"] not in (None, "")}
+    assert coerce_inputs(flow, sent) == (before, [])
 
 
 async def test_a_run_is_downloaded_as_a_signed_file(home: Path) -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 import apsw
 import pytest
 
-from bot.web import documents
+from bot.web import documents, index
 from engine.decide import past
 from engine.decide.commands import Answer
 from engine.journal.events import decode_event
 from engine.journal.fold import derive_state
 from engine.language.actors import Actor
-from engine.nodes.runtime.runner import Completed
+from engine.nodes.runtime.runner import Completed, Failed, Outcome
 from engine.storage.erasing import erase_session
 from engine.storage.sqlite import open_sqlite
 from tests.support import roomful
@@ -234,7 +234,158 @@ async def test_two_runs_that_did_the_same_are_the_same(
     assert (same["first"], [row["differs"] for row in same["rows"]]) == (None, [[]])
     other = await visitor.get("compare", left=ids[1], right=ids[2])
     assert (other["first"], other["rows"][0]["differs"]) == ("work", ["output"])
-    assert other["rows"][0]["right"]["shown"]["output"].startswith("exit_code: 3")
+    assert other["rows"][0]["right"]["shown"] == {"output": [["exit_code: 3", True]]}
+
+
+LINED = """flow: lined
+inputs: {waits: {type: string, default: 5 s}, day: {type: string, default: 2026-01-01}}
+nodes: [{id: work, type: shell, with: {run: [work, "{{ inputs.waits }}"]}, on_crash: again}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs"),
+    [
+        ([{}, {"waits": "9 s"}], [{}, {}]),
+        ([{}, {"day": "2026-02-02"}], [{}, {}]),
+        ([{}, {}], [{"stdout": "a\nb\n"}, {"stdout": "b\na\n"}]),
+        ([{}, {}], [{"stdout": "a\na\n"}, {"stdout": "a\n"}]),
+        ([{}, {}], [{"a": None, "b": {}}, {"b": {"c": 1}}]),
+        ([{}, {}], [{"a": 1, "b": 2}, {"b": 2, "a": 1}]),
+        ([{}, {}], [{"seconds": 4, "stdout": "took 5 s\n5\nseconds"}, {"stdout": "took 6 s\n5\nseconds"}]),
+        ([{}, {}], ["plain", {"text": "plain"}]),
+    ],
+    ids=["duration", "date", "order", "repeated", "empty", "names", "over-lines", "kinds"],
+)
+async def test_marks_of_a_comparison_agree(
+    visitor: Visitor, home: Path, monkeypatch: pytest.MonkeyPatch, inputs: list[Json], outputs: list[Json]
+) -> None:
+    """The number of steps that are the same, what differs in a step, and the lines that are marked say one thing."""
+    given = iter(outputs)
+
+    async def done(*_: object) -> Completed:
+        return Completed(next(given))
+
+    monkeypatch.setattr(roomful, "shell", done)
+    async with roomful.engine_at(home / "sayso.db") as engine:
+        ids = [await roomful.started(engine, LINED, each) for each in inputs]
+    told = await visitor.get("compare", left=ids[0], right=ids[1])
+    for row in told["rows"]:
+        marked = {
+            name.partition(" ")[0]
+            for side in (row["left"], row["right"])
+            for name, lines in side["shown"].items()
+            if any(differs for _, differs in lines)
+        }
+        assert marked == set(row["differs"]) - {"status"}
+    assert told["same"] == len([row for row in told["rows"] if not row["differs"]])
+    assert all(any(differs for lines in one["sides"] for _, differs in lines) for one in told["inputs"])
+    assert [one["name"] for one in told["inputs"]] == [*inputs[1]]
+    assert told["same"] == (
+        1 if inputs[1].keys() == {"day"} or "seconds" in outputs[0] or "a" in outputs[1] else 0
+    )
+
+
+async def test_a_comparison_says_how_runs_stand_as_lists_do(visitor: Visitor, home: Path) -> None:
+    """A run that people rejected is rejected there too, and so is its approval."""
+    waiting = await some(visitor, flow="deploy-checkout", standing="waiting")
+    async with roomful.engine_at(home / "sayso.db") as engine:
+        no = Answer(waiting["prompts"][0], roomful.PEOPLE[0], "no", value="reject")
+        await engine.resume(waiting["sessionId"], no)
+        await engine.parked(waiting["sessionId"])
+    complete = await some(visitor, flow="deploy-checkout", status="complete")
+    told = await visitor.get("compare", left=waiting["sessionId"], right=complete["sessionId"])
+    assert [one["standing"] for one in told["sessions"]] == ["rejected", "complete"]
+    assert [row["left"]["status"] for row in told["rows"] if row["path"] == "gate"] == ["rejected"]
+
+
+AFTER = """flow: after
+nodes:
+  - id: work
+    type: shell
+    with: {run: [work]}
+    on_crash: again
+    on_failure: [{id: mend, type: fail, with: {message: cannot mend}}]
+finally:
+  - {id: tidy, type: fail, with: {message: cannot tidy}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("flow", "works", "step"),
+    [
+        (AFTER, False, "work"),
+        (AFTER, True, "finally/tidy"),
+        (
+            AFTER.replace("fail, with: {message: cannot mend}", "noop").replace(
+                "fail, with: {message: cannot tidy}", "noop"
+            ),
+            True,
+            "",
+        ),
+    ],
+)
+async def test_a_run_opens_at_the_step_that_failed_first_not_at_what_ran_because_of_it(
+    visitor: Visitor, home: Path, monkeypatch: pytest.MonkeyPatch, flow: str, works: bool, step: str
+) -> None:
+    """`finally` and `on_failure` that fail too come after the step; where it did not fail they are what failed."""
+
+    async def done(*_: object) -> Outcome:
+        return Completed({}) if works else Failed("shell", "it broke")
+
+    monkeypatch.setattr(roomful, "shell", done)
+    async with roomful.engine_at(home / "sayso.db") as engine:
+        begun = await roomful.started(engine, flow, {})
+        await engine.parked(begun)
+    assert (await visitor.get(f"sessions/{begun}"))["step"] == step
+
+
+async def test_a_failed_run_is_found_by_its_error_as_it_is_read(
+    visitor: Visitor, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every word of the reason in the list finds it: quotes, further lines, and however much the error says beside it."""
+    error = Failed("disk", 'the "blue" disk\n\nis ünwell', {"log": "x" * 3_000})
+
+    async def done(*_: object) -> Outcome:
+        return error
+
+    monkeypatch.setattr(roomful, "shell", done)
+    async with roomful.engine_at(home / "sayso.db") as engine:
+        begun = await roomful.started(engine, LINED, {})
+        await engine.parked(begun)
+    visitor.room._index.refresh()
+    await visitor.all_read()
+    [row] = (await visitor.get("sessions", q=begun))["sessions"]
+    for words in (row["waits"], '"blue"', "is ünwell"):
+        assert [one["sessionId"] for one in (await visitor.get("sessions", q=words))["sessions"]] == [begun]
+
+
+async def test_one_look_reads_a_bounded_number_of_rows(
+    visitor: Visitor, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long journals are, whoever asks for a page waits for few rows: the last ones of some sessions."""
+    long = await roomful.long_one(home / "sayso.db", hosts=60)
+    read = list[int]()
+    ending = visitor.store.sessions.ending
+
+    def counted(session_id: str, rows: int) -> tuple[bytes, ...]:
+        found = ending(session_id, rows)
+        read.append(len(found))
+        return found
+
+    monkeypatch.setattr(visitor.store.sessions, "ending", counted)
+    monkeypatch.setattr(index, "_ROWS", 30)
+    monkeypatch.setattr(index, "_ROWS_AT_ONCE", 60)
+    found = index.Index(visitor.store, visitor.room._names)
+    rows, calls = list[int](), 0
+    while not found.complete:
+        found.read_on()
+        calls += 1
+        rows.append(sum(read))
+        read.clear()
+    assert max(rows[1:]) < 60 + 30 * 4
+    assert calls > 3
+    assert visitor.store.sessions.head(long).seq > 200  # type: ignore[union-attr]
 
 
 async def test_a_failed_run_opens_at_the_step_that_failed(visitor: Visitor) -> None:
