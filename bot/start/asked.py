@@ -47,7 +47,7 @@ def asked_item(
 
 
 def started(store: Store, key: str, flow: str) -> Started:
-    """What became of the start with this key. Raises `RequestRefused`."""
+    """Result of the start with this key, as far as there is one. Raises `RequestRefused`."""
     there = "bot" in store.serving()
     rooted = store.inbox.row(f"rooted:{key}")
     for row in (store.inbox.row(key), rooted):

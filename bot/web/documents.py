@@ -430,7 +430,7 @@ def comparison(one: Past, two: Past) -> dict[str, Json]:
 
 
 _Told = dict[str, list[tuple[str, str]]]
-"""What can differ about a node, by name: lines as they are read, each with what is compared of it."""
+"""Values of a node, by name: lines as they are read, each with what is compared of it."""
 
 
 def _done(past: Past) -> dict[str, tuple[Entry, _Told]]:

@@ -147,7 +147,7 @@ class Index:
             self._untold.append(head.session_id)
 
     def _told(self, head: Head) -> str:
-        """What the last steps of a session gave and why they failed, as its journal says, in small letters."""
+        """Outputs and errors of the last steps of a session, as its journal has them, in small letters."""
         told: list[str] = []
         for event in self._last(head, _ROWS):
             if isinstance(event, Completion):

@@ -111,8 +111,70 @@ def test_the_control_room_and_services_are_off_by_default() -> None:
     assert (WEB["profiles"], WEB["ports"]) == (["web"], ["127.0.0.1:8766:8766"])
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     assert (values["service"], values["web"]) == (False, {"enabled": False, "write": False})
-    text = (CHART / "templates/service.yaml").read_text()
-    assert text.startswith("{{- if or .Values.service (and .Values.web.enabled")
+
+
+@pytest.mark.parametrize(
+    ("service", "web", "fleet", "ports"),
+    [
+        (False, {}, False, []),
+        (True, {}, False, ["metrics"]),
+        (False, {"enabled": True}, False, ["web"]),
+        (True, {"enabled": True, "write": True}, False, ["metrics", "web"]),
+        (False, {"enabled": True}, True, []),
+        (True, {"enabled": True}, True, ["metrics"]),
+    ],
+)
+def test_the_chart_runs_the_control_room_where_it_is_enabled(
+    service: bool, web: dict[str, bool], fleet: bool, ports: list[str]
+) -> None:
+    """Its container and its port are there with `web.enabled` and without a fleet, and `--write` with `web.write` alone."""
+    given = {"service": service, "web": web, "fleet": {"worker": 1} if fleet else None}
+    found = re.findall(r"- name: (\w+)\n\s+port:", chosen("service.yaml", given))
+    assert found == ports
+    text = chosen("statefulset.yaml", given)
+    assert ("- name: web\n          image" in text) is (bool(web) and not fleet)
+    assert ("- --write" in text) is (bool(web.get("write")) and not fleet)
+
+
+def chosen(template: str, values: dict[str, Any]) -> str:
+    """What is left of a template by its conditions on `service`, `web` and `fleet`; all others hold."""
+    left, open_ = list[str](), list[bool]()
+    for line in (CHART / "templates" / template).read_text().splitlines(keepends=True):
+        action = re.match(r"\s*\{\{-? *(if|with|range|else|end)\b(.*?)-?\}\}$", line.rstrip())
+        if action is None:
+            left += [line] if all(open_) else []
+        elif action[1] == "end":
+            open_.pop()
+        elif action[1] == "else":
+            open_[-1] = not open_[-1]
+        else:
+            known = re.search(r"\.Values\.(service|web|fleet)\b", action[2])
+            open_.append(holds(action[2], values) if action[1] == "if" and known else True)
+    assert open_ == []
+    return "".join(left)
+
+
+def holds(condition: str, values: dict[str, Any]) -> bool:
+    """Whether a condition of a template holds: `and`, `or`, `not`, values, and parentheses."""
+    words = re.findall(r"[()]|[^\s()]+", condition)
+
+    def whole(end: str | None) -> bool:
+        parts, function = list[bool](), ""
+        while words and words[0] != end:
+            word = words.pop(0)
+            if word == "(":
+                parts.append(whole(")"))
+                words.pop(0)
+            elif word in ("and", "or", "not"):
+                function = word
+            else:
+                found: Any = values
+                for name in word.removeprefix(".Values.").split("."):
+                    found = (found or {}).get(name)
+                parts.append(bool(found))
+        return {"and": all(parts), "or": any(parts), "not": not parts[0], "": parts[0]}[function]
+
+    return whole(None)
 
 
 def test_settings_that_are_named_are_read() -> None:

@@ -11,6 +11,7 @@ import pytest
 from bot.cli.app import run
 from bot.terminal.console import Exit
 from bot.terminal.follower import terminal_label
+from bot.web import acts
 from engine.decide import policy
 from engine.decide.past import next_try
 from engine.decide.policy import Verdict
@@ -271,6 +272,15 @@ async def test_starts_are_offered_to_those_who_may_start(
             page = await answer.text()
         assert ('href="/start"' in page) is bool(startable)
         assert ("start again with these inputs" in page) is ("restore-database" in startable)
+
+
+async def test_a_start_that_is_offered_to_everybody_is_noticed(
+    flows: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seeded fault: with `authorize` left out the test above fails."""
+    monkeypatch.setattr(acts, "authorize", lambda actor, action, target: Verdict(True))
+    with pytest.raises(AssertionError):
+        await test_starts_are_offered_to_those_who_may_start(flows, Actor.local("mallory"), [])
 
 
 @pytest.mark.parametrize("write", [True, False])

@@ -286,6 +286,16 @@ async def test_marks_of_a_comparison_agree(
     )
 
 
+async def test_a_comparison_that_marks_no_lines_is_noticed(
+    visitor: Visitor, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seeded fault: where no line is marked, what differs in a step is said and not shown."""
+    marked = documents._marked
+    monkeypatch.setattr(documents, "_marked", lambda one, two, *_: marked(one, one))
+    with pytest.raises(AssertionError):
+        await test_marks_of_a_comparison_agree(visitor, home, monkeypatch, [{}, {}], [{"a": 1}, {"a": 2}])
+
+
 async def test_a_comparison_says_how_runs_stand_as_lists_do(visitor: Visitor, home: Path) -> None:
     """A run that people rejected is rejected there too, and so is its approval."""
     waiting = await some(visitor, flow="deploy-checkout", standing="waiting")

@@ -5,24 +5,29 @@ from __future__ import annotations
 import asyncio
 import html
 import json
+import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
-from urllib.request import HTTPCookieProcessor, Request, build_opener
+from urllib.request import HTTPCookieProcessor, OpenerDirector, Request, build_opener
 
 import pytest
+from aiohttp import ClientSession
 
 from bot.cli.app import run
 from bot.config.settings import load_settings
 from bot.pages import LOOPBACK
 from bot.terminal.console import Exit
+from bot.web import server
 from bot.web.access import Access
 from bot.web.server import Room, running
 from engine.language.actors import Actor
+from engine.language.codec import decode
 from engine.storage.sqlite import open_sqlite
 from tests.support import roomful
 
@@ -61,14 +66,17 @@ def test_a_login_that_is_set_in_part_is_refused(
     assert "SAYSO_WEB_OIDC_ISSUER" in capsys.readouterr().err
 
 
+def logged_in(url: str, token: str) -> OpenerDirector:
+    """A browser of whoever has the token."""
+    browser = build_opener(HTTPCookieProcessor())
+    headers = {"X-Sayso": "1", "Content-Type": "application/json"}
+    browser.open(Request(f"{url}/api/login", json.dumps({"token": token}).encode(), headers)).read()
+    return browser
+
+
 def answer(url: str, token: str) -> str:
     """The first page, for whoever has the token."""
-    jar = HTTPCookieProcessor()
-    browser = build_opener(jar)
-    headers = {"X-Sayso": "1", "Content-Type": "application/json"}
-    login = Request(f"{url}/api/login", json.dumps({"token": token}).encode(), headers)
-    browser.open(login).read()
-    return str(browser.open(f"{url}/").read().decode())
+    return str(logged_in(url, token).open(f"{url}/").read().decode())
 
 
 @pytest.mark.process
@@ -98,16 +106,49 @@ def test_before_the_first_session_it_says_what_to_do(tmp_path: Path) -> None:
     assert process.returncode == Exit.OK
 
 
-async def test_the_port_stays_the_same_over_restarts(tmp_path: Path) -> None:
-    """A home remembers the port of its page; one that is taken just now is not forgotten."""
-    first, second, third = [], [], []
-    for urls in (first, second):
-        async with rooms(tmp_path / "sayso.db") as room, running(room, "127.0.0.1", None) as url:
-            urls.append(url)
-            async with rooms(tmp_path / "sayso.db") as beside, running(beside, "127.0.0.1", None) as other:
-                third.append(other)
-    assert first == second
-    assert first[0] not in third
+async def test_the_port_stays_the_same_over_restarts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A home remembers the port of its page, also where the usual one is free again by then."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        monkeypatch.setattr(server, "PORT", taken.getsockname()[1])
+        async with rooms(tmp_path / "sayso.db") as room, running(room, "127.0.0.1", None) as first:
+            assert not first.endswith(f":{server.PORT}")
+    async with rooms(tmp_path / "sayso.db") as room, running(room, "127.0.0.1", None) as second:
+        assert second == first
+
+
+async def test_a_port_that_is_taken_now_is_left_for_another(tmp_path: Path) -> None:
+    """A second page of a home listens elsewhere."""
+    async with (
+        rooms(tmp_path / "sayso.db") as room,
+        running(room, "127.0.0.1", None),
+        rooms(tmp_path / "sayso.db") as beside,
+        running(beside, "127.0.0.1", None) as other,
+        ClientSession() as http,
+        http.get(f"{other}/") as answer,
+    ):
+        assert "Log in" in await answer.text()
+
+
+@pytest.mark.process
+def test_what_is_asked_for_before_the_first_session_is_kept(tmp_path: Path) -> None:
+    """A start on a page with changes lies in the inbox of this home, for the bot that runs next."""
+    (tmp_path / "flows").mkdir()
+    text = "flow: first\nallowed_to_start: ['local:ana']\nnodes: [{id: a, type: noop}]\n"
+    (tmp_path / "flows" / "first.yml").write_text(text)
+    options = ["--home", str(tmp_path / "home"), "--flows", str(tmp_path / "flows")]
+    command = [sys.executable, "-m", "bot.cli", *options, "web", "--write", "--port", "0"]
+    environ = {**os.environ, "SAYSO_USER": "ana"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=environ) as process:
+        assert process.stdout is not None
+        address = next(line.strip() for line in process.stdout if "/#token=" in line)
+        url, _, token = address.partition("/#token=")
+        browser = logged_in(url, token)
+        wanted = json.dumps({"flow": "first", "channel": "#ops", "values": {}}).encode()
+        asked = Request(f"{url}/api/start", wanted, {"X-Sayso": "1", "Content-Type": "application/json"})
+        assert json.loads(browser.open(asked).read())["outcome"] == "queued"
+        process.send_signal(signal.SIGTERM)
+    with closing(open_sqlite(tmp_path / "home" / "sayso.db")) as store:
+        assert [decode(row.payload)["flow"] for row in store.inbox.rows()] == ["first"]
 
 
 @asynccontextmanager

@@ -13,6 +13,7 @@ from playwright.async_api import Browser, Page, expect
 
 from bot.web.access import Access
 from engine.decide.commands import Answer
+from engine.flow.load import load_flow
 from engine.journal.records import DEAD, Consumed, InboxItem
 from engine.language.actors import Actor
 from tests.support import roomful
@@ -344,8 +345,30 @@ async def test_several_runs_are_cancelled_at_once(browser: Browser, home: Path) 
         await page.get_by_role("button", name="Cancel").click()
         assert visitor.store.inbox.rows() == []
         await page.get_by_role("button", name="Really cancel them?").click()
-        await expect(page.locator(".picked .note")).to_contain_text("2 of 2 done.")
+        await expect(page.locator(".picked .note")).to_have_text(
+            "2 queued: no bot runs now, and it is carried out when one does."
+        )
         assert len({row.session_id for row in visitor.store.inbox.rows()}) == 2
+
+
+async def test_of_several_runs_it_is_said_what_became_of_each(browser: Browser, home: Path) -> None:
+    """One is cancelled by the bot, and one of a terminal is refused: it stays selected, with the reason."""
+    flow = load_flow("flow: here\nnodes: [{id: ask, type: ask, with: {message: Why?}}]\n", "flow.yml")
+    async with roomful.engine_at(home / "sayso.db") as engine:
+        local = await engine.start(flow, {}, actor=Actor.local("ana"))
+        await engine.parked(local)
+    async with served(home, Actor.local("ana")) as (visitor, session_id), shown(browser, visitor) as page:
+        for one in (session_id, local):
+            await page.locator(f"[id={one}] .pick").check()
+        await page.get_by_role("button", name="Cancel").click()
+        await page.get_by_role("button", name="Really cancel them?").click()
+        note = page.locator(".picked .note")
+        await expect(note).to_contain_text("1 cancelled")
+        await expect(note).to_contain_text(
+            f"1 refused (here {local.removeprefix('session-')}: This run belongs to a terminal"
+        )
+        await expect(page.locator(f"[id={local}] .pick")).to_be_checked()
+        assert (await visitor.get(f"sessions/{session_id}"))["status"] == "aborted"
 
 
 async def test_a_long_list_grows_as_one_scrolls(browser: Browser, tmp_path: Path) -> None:

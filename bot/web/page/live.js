@@ -161,6 +161,9 @@ function isMeant(button) {
   return false;
 }
 
+/** What became of a request that nobody has carried out yet. */
+const queued = (told) => told.there ? "queued: the bot carries it out when it gets to it" : "queued: no bot runs now, and it is carried out when one does";
+
 /** Send what a form says; what became of it is said beside it. */
 async function send(form, button) {
   if (!isMeant(button)) return undefined;
@@ -174,7 +177,7 @@ async function send(form, button) {
   if (told.error) return say(told.message, "problem");
   if (form.dataset.then) return location.reload();
   if (told.session) return location.assign(`/sessions/${told.session}`);
-  return say(told.outcome === "applied" ? "Done." : told.there ? "It is kept, and carried out when the bot gets to it." : "No bot runs now. It is kept, and carried out when one does.");
+  return say(told.outcome === "queued" ? `It is ${queued(told)}.` : "Done.");
 }
 
 document.addEventListener("submit", (event) => {
@@ -199,18 +202,22 @@ document.addEventListener("change", ({ target }) => {
   bar.querySelector("[data-all=abort]").hidden = runs.some((run) => over.includes(run.dataset.standing));
 });
 
-/** Ask for the same of all that are selected, one after the other; what was refused stays selected, with the reason. */
+/** Ask for the same of all that are selected, one after the other, and say what became of each kind; what was refused stays
+    selected, with its reason. */
 async function askAll(button) {
   if (!isMeant(button)) return;
   const note = button.parentElement.querySelector(".note");
-  const runs = picked();
-  let [done, problem] = [0, ""];
-  for (const run of runs) {
-    const reason = button.dataset.all === "abort" ? { reason: "from the control room" } : {};
-    const told = await post("act", { session: run.value, do: button.dataset.all, ...reason });
-    if (told.error) problem = `${run.getAttribute("aria-label").replace("Select ", "")}: ${told.message}`;
-    else { done += 1; run.checked = false; }
-    note.textContent = `${done} of ${runs.length} done. ${problem}`;
+  const { all: what, done } = button.dataset;
+  const kinds = new Map();
+  for (const run of picked()) {
+    const reason = what === "abort" ? { reason: "from the control room" } : {};
+    const told = await post("act", { session: run.value, do: what, ...reason });
+    const kind = told.error ? "refused" : told.outcome === "queued" ? queued(told) : done;
+    const { names = [] } = kinds.get(kind) ?? {};
+    const name = run.getAttribute("aria-label").replace("Select ", "");
+    kinds.set(kind, { names: [...names, told.error ? `${name}: ${told.message}` : name], isRefused: Boolean(told.error) });
+    run.checked = Boolean(told.error);
+    note.textContent = [...kinds].map(([said, { names, isRefused }]) => `${names.length} ${said}${isRefused ? ` (${names.join("; ")})` : ""}`).join(". ") + ".";
   }
   find("#announcer").textContent = note.textContent;
 }
