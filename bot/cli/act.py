@@ -11,16 +11,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from msgspec import Struct
 
-from bot.config.settings import Settings
+from bot.cli.lookup import actor_for
 from bot.terminal.console import (
     Exit,
-    Paint,
     Place,
     UsageError,
     ago,
@@ -30,7 +28,7 @@ from bot.terminal.console import (
     opened,
     plural,
     print_json,
-    table,
+    print_table,
     writing,
 )
 from bot.terminal.follow import Begin, Mode, follow, result_json
@@ -38,7 +36,7 @@ from bot.terminal.follower import Follower, open_prompts, terminal_label
 from bot.terminal.lists import letter_json
 from bot.terminal.narration import asked_of, question_lines
 from engine.journal.phases import standing
-from engine.journal.records import Head, InboxItem, InboxRow
+from engine.journal.records import Head, InboxItem
 from engine.language.actors import Actor
 from engine.language.codec import Json, decode
 from engine.language.errors import StorageError
@@ -75,14 +73,17 @@ def served(store: Store, head: Head) -> bool:
 
 def act(
     place: Place,
-    settings: Settings,
+    missing: str,
     find: Callable[[Store], tuple[Head, Act | None]],
-    actor: Actor,
+    as_name: str | None,
     mode: Mode,
 ) -> int:
     """Act on the session that `find` returns, and report the result; returns the exit code. Without an act the session
-    just continues. Raises `RequestRefused`, and the errors of `find`."""
-    with opened(settings) as store:
+    just continues. `missing` says what there is not without a database. Raises `RequestRefused`, `UnknownSession`, and the
+    errors of `find`."""
+    settings = place.settings()
+    actor = actor_for(settings, as_name)
+    with opened(settings, missing) as store:
         head, wanted = find(store)
         if wanted is None and head.thread_key:
             # A session of a thread goes on there: say what it waits for.
@@ -196,26 +197,14 @@ def list_letters(place: Place, *, as_json: bool) -> int:
     if not found:
         print("Nothing was set aside.")
         return Exit.OK
-    now, headers = utc_now(), ("ID", "KEY", "CAME", "TRIES", "ERROR")
-    for line in table(headers, [_line(row, now) for row in found], Paint(sys.stdout)):
-        print(line)
+    now, lines = utc_now(), []
+    for row in found:
+        why = decode(row.result or b"{}")
+        error = one_line(f"{why.get('error')}: {why.get('message')}", 200)
+        tries = str(why.get("tries"))
+        lines.append((str(row.id), one_line(row.key), ago(row.received_at, now), tries, error))
+    print_table(("ID", "KEY", "CAME", "TRIES", "ERROR"), lines)
     return Exit.OK
-
-
-def _line(row: InboxRow, now: str) -> tuple[str, ...]:
-    why = decode(row.result or b"{}")
-    error = one_line(f"{why.get('error')}: {why.get('message')}", 200)
-    return (str(row.id), one_line(row.key), ago(row.received_at, now), str(why.get("tries")), error)
-
-
-def retry(place: Place, ids: Sequence[str], *, every: bool, as_json: bool) -> int:
-    """Open dead letters anew. Raises `UsageError`."""
-    return _decide(place, ids, every=every, again=True, as_json=as_json)
-
-
-def drop(place: Place, ids: Sequence[str], *, every: bool, as_json: bool) -> int:
-    """Drop dead letters. Raises `UsageError`."""
-    return _decide(place, ids, every=every, again=False, as_json=as_json)
 
 
 def _decide(place: Place, ids: Sequence[str], *, every: bool, again: bool, as_json: bool) -> int:
@@ -247,3 +236,7 @@ def _decide(place: Place, ids: Sequence[str], *, every: bool, again: bool, as_js
     else:
         print(f"{plural(len(done), 'row')} dropped.")
     return Exit.OK
+
+
+retry = partial(_decide, again=True)
+drop = partial(_decide, again=False)

@@ -7,12 +7,13 @@ import sys
 from argparse import Action, ArgumentParser
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 from bot.cli.commands import GROUPS, TOP
 from bot.cli.declare import Group, option
 from bot.cli.parser import read
-from bot.terminal.console import INTERRUPTED, Exit, Place, epilog, exit_for
+from bot.terminal.console import BY_CODE, INTERRUPTED, MEANINGS, Exit, Place
 from engine.language.errors import FlowError, SaysoError
 
 
@@ -37,12 +38,6 @@ def _version() -> str:
     return f"sayso {version('sayso')}" + (f" ({commit})" if commit else "")
 
 
-def _script() -> str:
-    from bot.cli.completion import script
-
-    return script()
-
-
 ROOT = Group(
     "sayso",
     "Runbooks and approvals in Slack threads that stop for a person and resume where they stopped.",
@@ -58,10 +53,10 @@ ROOT = Group(
             "--show-completion",
             "Print what turns completion on in this shell.",
             bool,
-            action=partial(_Prints, _script),
+            action=partial(_Prints, lambda: import_module("bot.cli.completion").script()),
         ),
     ),
-    epilog(),
+    "\n    ".join(["  Exit codes:", *(f"{code.value}  {told}" for code, told in MEANINGS.items())]),
 )
 
 
@@ -75,7 +70,7 @@ def run(arguments: list[str]) -> int:
             count = len(error.problems)
             text = f"{text}\n{count} problem{'s' if count != 1 else ''} in the flow; nothing was run."
         print(f"sayso: {text}", file=sys.stderr)
-        return exit_for(error.code)
+        return BY_CODE.get(error.code, Exit.FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:

@@ -12,13 +12,12 @@ from __future__ import annotations
 import hmac
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from bot.cli.lookup import need_database
-from bot.terminal.console import Exit, Place, UsageError, clean, opened, plural
+from bot.terminal.console import Exit, Place, UsageError, clean, opened, plural, writable
 from engine.journal.audit import AuditRecord, audit
 from engine.journal.events import decode_event
 from engine.journal.records import Head
@@ -42,20 +41,19 @@ def export_audit(place: Place, output: Path | None, cursor: Path | None, *, cont
     ):
         raise UsageError(f"{cursor} is where the export or its seal goes; name another file for the cursor.")
     read = None if cursor is None or not cursor.exists() else _read_cursor(cursor)
-    need_database(settings, "nothing to export")
-    with opened(settings) as store:
+    with opened(settings, "nothing to export") as store:
         before = _own_cursor(store, cursor, read)
         trail = _Trail(store, before["after"], content=content)
         lines = (encode(record.to_json()) + b"\n" for record in trail.records())
         if output is None:
-            with _writable("The export"):
+            with writable("The export"):
                 digest = _to_stream(sys.stdout.buffer, lines)
             seal = _sign(store, digest, before["seal"])
         else:
             seal = _write_sealed(store, output, lines, before["seal"])
         if cursor is not None:
             seen = {"version": 1, "after": trail.after, "seal": seal["mac"]}
-            with _writable(cursor), durable_file(cursor) as file:
+            with writable(cursor), durable_file(cursor) as file:
                 file.write(encode({**seen, "mac": _mac(store, _CURSOR, seen)}))
     for problem in trail.damaged:
         print(f"sayso: {clean(problem)}", file=sys.stderr)
@@ -114,7 +112,7 @@ def _write_sealed(store: Store, output: Path, lines: Iterable[bytes], before: st
     """Write a new file and its seal beside it, readable by their owner only; the seal. Raises `UsageError`."""
     if output.exists():
         raise UsageError(f"{output} exists; name a new file.")
-    with _writable(output), durable_file(output) as file:
+    with writable(output), durable_file(output) as file:
         digest = _to_stream(file, lines)
         seal = _sign(store, digest, before)
         with durable_file(seal_file(output)) as beside:
@@ -180,11 +178,3 @@ def _own_cursor(store: Store, cursor: Path | None, read: dict[str, Any] | None) 
             f"{cursor} was changed, or is a cursor of another store; name a new file to export everything."
         )
     return read
-
-
-@contextmanager
-def _writable(path: Path | str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}.") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bot.cli.lookup import also_in_workspace, find_session, need_database
+from bot.cli.lookup import also_in_workspace, find_session
 from bot.compose import retention
 from bot.terminal.console import (
     Exit,
@@ -52,16 +52,15 @@ def delete_sessions(
                 f"--older-than takes a duration such as 30d or 12h, not {older_than!r}."
             ) from error
     settings = place.settings()
-    if texts:
-        need_database(settings, f"no session {texts[0]!r}")
-    elif not database_exists(settings):
+    missing = f"no session {texts[0]!r}" if texts else ""
+    if not texts and not database_exists(settings):
         # No `UnknownSession`: the local workspace is looked in only for a session that somebody names.
         raise UsageError(f"There is nothing to delete: {settings.database_url} does not exist yet.")
     if erase or person is not None:
-        with writing(settings) as store:
+        with writing(settings, missing) as store:
             kept = retention.Retention.of(settings, store)
             return _erase(store, kept, texts, seconds, person, dry_run=dry_run, as_json=as_json)
-    with opened(settings) as store:
+    with opened(settings, missing) as store:
         heads = _named(store, texts, seconds)
         for head in heads:
             if head.status not in ENDED and not head.quarantined:

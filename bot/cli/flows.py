@@ -8,18 +8,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from bot.cli.lookup import find_flow, find_session, need_database
-from bot.terminal.console import Exit, Place, UsageError, opened, plural, print_json
-from engine.flow import Flow
+from bot.cli.lookup import find_flow, find_session
+from bot.terminal.console import Exit, Place, UsageError, opened, plural, print_json, writable
 from engine.flow.docs import diagram
-from engine.flow.docs.diagram import Marks, mermaid
+from engine.flow.docs.diagram import mermaid
 from engine.journal.events import decode_event
 from engine.journal.fold import derive_state
 from engine.journal.history import marks, tree
 from engine.run.stored import stored_flow
 
 if TYPE_CHECKING:
-    from engine.flow import Flow
     from engine.language.codec import Json
     from engine.language.errors import Problem
 
@@ -173,27 +171,19 @@ def explain_command(place: Place, name: str) -> int:
     return Exit.OK
 
 
-class _Drawn(NamedTuple):
-    """Drawing of a flow: the flow, the status of its nodes, and the title if it is not the flow's name."""
-
-    flow: Flow
-    marks: Marks
-    title: str | None
-
-
 def graph_command(place: Place, name: str | None, session: str | None, svg: Path | None) -> int:
     """Print the Mermaid text, or write the SVG. A session is drawn with its own text of the flow.
 
     Raises `UsageError`, `UnknownFlow`, `FlowError`, `UnknownSession`, `Corrupt`.
     """
+    found: dict[tuple[str, str], str] = {}
+    title = None
     if session is None:
         if name is None:
             raise UsageError("Say which flow: sayso graph FLOW, or sayso graph --session ID.")
-        drawn = _Drawn(find_flow(place.settings(), name), {}, None)
+        flow = find_flow(place.settings(), name)
     else:
-        settings = place.settings()
-        need_database(settings, f"no session {session!r}")
-        with opened(settings) as store:
+        with opened(place.settings(), f"no session {session!r}") as store:
             head = find_session(store, session)
             events = [decode_event(row) for row in store.sessions.journal(head.session_id)]
             flow, _ = stored_flow(store, head.flow_digest)
@@ -201,13 +191,11 @@ def graph_command(place: Place, name: str | None, session: str | None, svg: Path
         state = derive_state(events)
         if state.phase == "held":
             found |= {key: "held" for key, status in found.items() if status == "waiting"}
-        drawn = _Drawn(flow, found, f"{flow.name}: {head.session_id}, {state.status}")
+        title = f"{flow.name}: {head.session_id}, {state.status}"
     if svg is None:
-        print(mermaid(drawn.flow, drawn.marks), end="")
+        print(mermaid(flow, found), end="")
         return Exit.OK
-    try:
-        svg.write_text(diagram.svg(*drawn), "utf-8")
-    except OSError as error:
-        raise UsageError(f"{svg} cannot be written: {error.strerror}.") from error
+    with writable(svg):
+        svg.write_text(diagram.svg(flow, found, title), "utf-8")
     print(f"Written to {svg}.")
     return Exit.OK

@@ -6,14 +6,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bot.cli.act import Act, ask, exit_of_receipt, request_of, told
-from bot.cli.lookup import actor_for, find_flow, find_session, need_database, refuse_ended
+from bot.cli.lookup import actor_for, find_flow, find_session, refuse_ended
 from bot.config.settings import Settings
 from bot.terminal.console import Exit, Place, UsageError, clean, opened, print_json, writing
-from bot.terminal.follow import Mode, follow, local_gate
+from bot.terminal.follow import Mode, follow, with_engine
 from bot.terminal.follower import Follower, new_session_id, open_prompts, read_answer
 from engine.decide import past
 from engine.decide.past import Plan, lines, plan
@@ -21,13 +22,11 @@ from engine.flow import Flow
 from engine.flow.load import flow_from_body
 from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
-from engine.journal.records import InboxItem
 from engine.language.codec import Json, decode, read
 from engine.language.errors import NotJson, UnknownFlow
 from engine.run.engine import Engine
 from engine.run.session import carry_out
 from engine.run.stored import stored_state
-from engine.storage.store import Store
 
 
 def retry_session(place: Place, text: str, as_name: str | None, **options: Any) -> int:
@@ -35,8 +34,7 @@ def retry_session(place: Place, text: str, as_name: str | None, **options: Any) 
     where it rests. Raises `SaysoError`."""
     settings, mode = place.settings(), Mode.of(**options)
     actor = actor_for(settings, as_name)
-    need_database(settings, f"no session {text!r}")
-    with opened(settings) as store:
+    with opened(settings, f"no session {text!r}") as store:
         head = find_session(store, text)
         again = past.next_try(head.session_id)
         failed = past.failed_at([decode_event(row) for row in store.sessions.journal(head.session_id)])
@@ -51,12 +49,7 @@ def retry_session(place: Place, text: str, as_name: str | None, **options: Any) 
             return exit_of_receipt(receipt)
 
     async def begin(engine: Engine, follower: Follower) -> None:
-        def copied(events: int) -> None:
-            # Its past is not told as if it happened now.
-            follower.leave_untold(events)
-            print(said, file=mode.out)
-
-        await engine.retry(head.session_id, actor=actor, copied=copied)
+        await engine.retry(head.session_id, actor=actor, copied=partial(_copied, follower, mode, said))
 
     return follow(place, again, actor, mode, begin)
 
@@ -76,8 +69,7 @@ def fork_session(
     """
     settings, mode = place.settings(), Mode.of(**options)
     actor = actor_for(settings, as_name)
-    need_database(settings, f"no session {text!r}")
-    with opened(settings) as store:
+    with opened(settings, f"no session {text!r}") as store:
         head = find_session(store, text)
         parent = head.session_id
         # One whose text cannot be read here is refused before anything is said of it.
@@ -89,18 +81,19 @@ def fork_session(
     given = _given(journal[:seq], answers) if answers else {}
     new_id = new_session_id()
 
-    async def begin(engine: Engine, follower: Follower) -> None:
-        def copied(events: int) -> None:
-            # Its past is not told as if it happened now.
-            follower.leave_untold(events)
-            print(
-                f"{new_id}: {parent} from event {seq} on; what was done by then is not done again.",
-                file=mode.out,
-            )
+    said = f"{new_id}: {parent} from event {seq} on; what was done by then is not done again."
 
+    async def begin(engine: Engine, follower: Follower) -> None:
+        copied = partial(_copied, follower, mode, said)
         await engine.fork(parent, wanted, actor=actor, text=new, answers=given, fork_id=new_id, copied=copied)
 
     return follow(place, new_id, actor, mode, begin)
+
+
+def _copied(follower: Follower, mode: Mode, said: str, events: int) -> None:
+    """Its past is not told as if it happened now."""
+    follower.told = events
+    print(said, file=mode.out)
 
 
 def _given(journal: Sequence[Event], answers: Sequence[str]) -> dict[str, Json]:
@@ -140,8 +133,7 @@ def migrate_session(place: Place, text: str, name: str | None, *, dry_run: bool,
     """
     settings = place.settings()
     actor = actor_for(settings, None)
-    need_database(settings, f"no session {text!r}")
-    with (opened if dry_run else writing)(settings) as store:
+    with (opened if dry_run else writing)(settings, f"no session {text!r}") as store:
         head = find_session(store, text)
         refuse_ended(head)
         old = flow_from_body(store.flows.text(head.flow_digest))
@@ -154,7 +146,7 @@ def migrate_session(place: Place, text: str, name: str | None, *, dry_run: bool,
         request = request_of(head.session_id, Act("migrate", {"flow": decode(new.body())}), actor)
         receipt = ask(store, head, request)
         if receipt is None:
-            asyncio.run(_carry_out(settings, store, request))
+            asyncio.run(with_engine(settings, store, partial(carry_out, request=request)))
     if receipt is None:
         _tell(made, done, as_json=as_json)
         return Exit.OK
@@ -174,17 +166,6 @@ def _text_now(settings: Settings, place: Place, session_id: str, old: Flow) -> F
         raise UnknownFlow(
             f"{old.file} is not there any more. {error} Name the new text: {command}"
         ) from error
-
-
-async def _carry_out(settings: Settings, store: Store, request: InboxItem) -> None:
-    from bot.compose.environment import make_engine
-
-    engine = make_engine(settings, store, local_gate(settings), label="cli", slack=False)
-    await engine.open()
-    try:
-        await carry_out(engine, request)
-    finally:
-        await engine.close()
 
 
 def _tell(made: Plan, done: str, *, as_json: bool, request: str | None = None) -> None:

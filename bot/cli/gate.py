@@ -7,7 +7,7 @@ import re
 import sys
 
 from bot.gate.tokens import Token, make_token, revoke_token, tokens_of
-from bot.terminal.console import Exit, Paint, Place, UsageError, clean, moment, print_json, table, writing
+from bot.terminal.console import Exit, Place, UsageError, clean, moment, print_json, print_table, writing
 from engine.language.codec import Json
 from engine.run.stored import utc_now
 
@@ -50,8 +50,7 @@ def list_tokens(place: Place, as_json: bool) -> int:
         print("No agent has a token. Make one: sayso gate login --agent NAME --person U012ABCDEF")
     else:
         rows = [(token.id, clean(token.agent), token.person, moment(token.until)) for token in found]
-        for line in table(("TOKEN", "AGENT", "FOR", "UNTIL"), rows, Paint(sys.stdout)):
-            print(line)
+        print_table(("TOKEN", "AGENT", "FOR", "UNTIL"), rows)
     return Exit.OK
 
 
@@ -74,8 +73,7 @@ def hook(place: Place, client: str, wait: float, interactive: bool) -> int:
     """Answer one call of an agent's program, on standard input."""
     from bot.gate.hook import main
 
-    words = ["--client", client, "--wait", str(wait), *(["--interactive"] if interactive else [])]
-    return main(words)
+    return main(["--client", client, "--wait", str(wait), *["--interactive"] * interactive])
 
 
 def resume(place: Place, words: list[str], once: bool) -> int:

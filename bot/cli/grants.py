@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import sys
-
 from bot.cli.lookup import actor_for
 from bot.cli.prompts import Change, change_prompt
 from bot.rendering.grants import what
 from bot.rendering.text import plain
 from bot.terminal.console import (
     Exit,
-    Paint,
     Place,
     clean,
     database_exists,
     moment,
     opened,
     print_json,
-    table,
+    print_table,
     writing,
 )
 from engine.decide.agents import wide_grants
@@ -59,8 +56,7 @@ def list_grants(place: Place, *, as_json: bool) -> int:
             )
             for counts_in, grant in named
         ]
-        for row in table(("GRANT", "FOR", "BY", "UNTIL", "USED", "CALLS"), rows, Paint(sys.stdout)):
-            print(row)
+        print_table(("GRANT", "FOR", "BY", "UNTIL", "USED", "CALLS"), rows)
     return Exit.OK
 
 
@@ -111,10 +107,4 @@ def revoke_grant(place: Place, grant_id: str, as_name: str | None, *, as_json: b
     """Ask again for calls that were always allowed. Raises `SaysoError`."""
     if _revoke_wide(place, grant_id, as_name, as_json=as_json):
         return Exit.OK
-    return change_prompt(
-        place,
-        grant_id,
-        Change("revoke", {}, REVOKED),
-        as_name,
-        as_json=as_json,
-    )
+    return change_prompt(place, grant_id, Change("revoke", {}, REVOKED), as_name, as_json=as_json)

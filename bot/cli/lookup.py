@@ -157,12 +157,6 @@ def refuse_ended(head: Head) -> None:
         raise SessionEnded(f"Session {head.session_id} is {head.status} already; nothing was changed.")
 
 
-def need_database(settings: Settings, what: str) -> None:
-    """Raise `UnknownSession` where there is no database yet; looking does not make one."""
-    if not database_exists(settings):
-        raise UnknownSession(f"There is {what}: {settings.database_url} does not exist yet.")
-
-
 def also_in_workspace(command: Callable[Concatenate[Place, P], int]) -> Callable[Concatenate[Place, P], int]:
     """A command about a session or a question that, where this home does not have it, is carried out in the home of the
     local workspace: `sayso dev` shows ids, and keeps them in `dev/` of the same home."""

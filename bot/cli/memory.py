@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
+from functools import partial
 
-from bot.cli.lookup import actor_for, need_database
+from bot.cli.lookup import actor_for
 from bot.terminal.console import (
     Exit,
-    Paint,
     Place,
     UsageError,
     clean,
@@ -16,7 +15,7 @@ from bot.terminal.console import (
     one_line,
     opened,
     print_json,
-    table,
+    print_table,
     writing,
 )
 from bot.terminal.follow import local_gate
@@ -39,21 +38,14 @@ def list_notes(place: Place, *, as_json: bool) -> int:
     elif not rows:
         print("Nothing is noted.")
     else:
-        for line in table(("NOTE", "FOR", "BY", "UNTIL", "TEXT"), list(map(_cells, rows)), Paint(sys.stdout)):
-            print(line)
+        cells = []
+        for row in rows:
+            told = memory.note(row)
+            people = ", ".join(str(actor.get("name") or actor.get("id")) for actor in told["by"]) or "nobody"
+            text = one_line(str(told["text"]), 200)
+            cells.append((row.kept_id, clean(row.scope), clean(people), moment(row.expires_at), text))
+        print_table(("NOTE", "FOR", "BY", "UNTIL", "TEXT"), cells)
     return Exit.OK
-
-
-def _cells(row: KeptRow) -> tuple[str, ...]:
-    told = memory.note(row)
-    people = ", ".join(str(actor.get("name") or actor.get("id")) for actor in told["by"]) or "nobody"
-    return (
-        row.kept_id,
-        clean(row.scope),
-        clean(people),
-        moment(row.expires_at),
-        one_line(str(told["text"]), 200),
-    )
 
 
 def _as_json(row: KeptRow) -> dict[str, Json]:
@@ -66,18 +58,13 @@ def edit_note(place: Place, note_id: str, text: str, as_name: str | None, *, as_
     text = clean_text(text)[0].strip()
     if not text:
         raise UsageError("An empty note says nothing: use `sayso memory forget` to delete one.")
-    return _change(place, note_id, text, as_name, as_json=as_json)
+    return _change(place, note_id, as_name, text=text, as_json=as_json)
 
 
-def forget_note(place: Place, note_id: str, as_name: str | None, *, as_json: bool) -> int:
-    """Delete a note's text; who did it stays. Raises `UnknownNote`."""
-    return _change(place, note_id, "", as_name, as_json=as_json)
-
-
-def _change(place: Place, note_id: str, text: str, as_name: str | None, *, as_json: bool) -> int:
+def _change(place: Place, note_id: str, as_name: str | None, *, text: str, as_json: bool) -> int:
+    """Give a note another text, or none: who deleted it stays. Raises `UnknownNote`, `NotAllowed`."""
     settings = place.settings()
-    need_database(settings, f"no note {note_id!r}")
-    with writing(settings) as store:
+    with writing(settings, f"no note {note_id!r}") as store:
         row, actor = stored_note(store, note_id, utc_now()), actor_for(settings, as_name)
         problem = memory.refusal(row, actor, local_gate(settings)) if text else None
         if problem is not None:
@@ -89,3 +76,6 @@ def _change(place: Place, note_id: str, text: str, as_name: str | None, *, as_js
     else:
         print(f"{row.kept_id} is forgotten." if not text else f"{row.kept_id}: {clean(text)}")
     return Exit.OK
+
+
+forget_note = partial(_change, text="")

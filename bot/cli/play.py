@@ -14,7 +14,7 @@ from bot.scenarios.load import Flows, load_scenario, scenario_text
 from bot.scenarios.play import play
 from bot.scenarios.report import Told
 from bot.scenarios.tables import is_table, play_table
-from bot.terminal.console import Exit, Paint, Place, UsageError, one_line, print_json
+from bot.terminal.console import Exit, Paint, Place, UsageError, one_line, print_json, writable
 from engine.flow.load import SUFFIXES
 from engine.language.errors import FlowError
 from engine.language.yaml import load_located
@@ -38,7 +38,9 @@ def run_scenarios(place: Place, paths: Sequence[Path], kill: bool, junit: Path |
             for line in report.lines(told, paint):
                 print(line, flush=True)
     if junit is not None:
-        _write(junit, report.junit(all_told))
+        with writable(f"The report {junit}"):
+            junit.parent.mkdir(parents=True, exist_ok=True)
+            junit.write_bytes(report.junit(all_told))
     if as_json:
         print_json(report.as_json(all_told))
     else:
@@ -102,11 +104,3 @@ def _files(paths: Sequence[Path]) -> list[Path]:
         else:
             raise UsageError(f"There is no scenario {path}. Name files or folders: sayso test SCENARIO.yml")
     return list(dict.fromkeys(found))
-
-
-def _write(file: Path, data: bytes) -> None:
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(data)
-    except OSError as error:
-        raise UsageError(f"The report {file} cannot be written: {error.strerror}.") from error

@@ -16,16 +16,14 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from bot.cli.lookup import (
-    actor_for,
     also_in_workspace,
     find_prompt,
     matches,
-    need_database,
     read_inputs,
     refuse_ended,
 )
 from bot.config.session_files import SessionFiles, keep
-from bot.rendering.text import asked, plain, waiting_on
+from bot.rendering.text import plain, waiting_on
 from bot.terminal.console import (
     Exit,
     Paint,
@@ -37,12 +35,12 @@ from bot.terminal.console import (
     one_line,
     opened,
     print_json,
-    table,
+    print_table,
     writing,
 )
 from bot.terminal.follower import read_answer
-from bot.terminal.frontend import field_lines
-from bot.terminal.narration import covered_lines, covers_json, standing
+from bot.terminal.forms import field_lines
+from bot.terminal.narration import covered_lines, prompt_json, standing
 from engine.decide.question import timed_out
 from engine.forms import value_text
 from engine.forms.question import Question
@@ -169,8 +167,7 @@ def list_prompts(place: Place, *, as_json: bool) -> int:
         print("Nothing is asked right now.")
     else:
         rows = [_row(prompt, flows.get(prompt.session_id, "")) for prompt in found]
-        for line in table(("PROMPT", "FLOW", "ASKED", "CHOICES", "QUESTION"), rows, Paint(sys.stdout)):
-            print(line)
+        print_table(("PROMPT", "FLOW", "ASKED", "CHOICES", "QUESTION"), rows)
     return Exit.OK
 
 
@@ -207,9 +204,7 @@ def _takes(prompt: PromptState) -> str:
 @also_in_workspace
 def show_prompt(place: Place, prompt_id: str, *, as_json: bool) -> int:
     """Print a question with everything that an answer has to fit. Raises `SaysoError`."""
-    settings = place.settings()
-    need_database(settings, f"no question {prompt_id!r}")
-    with opened(settings) as store:
+    with opened(place.settings(), f"no question {prompt_id!r}") as store:
         prompt = find_prompt(store, prompt_id)
         head: Head | None = store.sessions.head(prompt.session_id)
     flow = "" if head is None else head.flow_name
@@ -230,8 +225,12 @@ def show_prompt(place: Place, prompt_id: str, *, as_json: bool) -> int:
         print(f"  - {one_line(option['label'], 200)}  {paint('dim', choose)}")
     if prompt.options and prompt.accepts_text:
         print(f"  - or other words  {paint('dim', '--text ...')}")
-    if prompt.editable:
-        _show_editable(prompt, paint)
+    for field in prompt.fields:
+        # The fields that an approver may change first.
+        if field["name"] in prompt.editable:
+            now = one_line(value_text(field, prompt.values.get(field["name"])), 200)
+            change = f"--edit {field['name']}=..."
+            print(f"  {one_line(field['title'], 150)}: {now}  {paint('dim', change)}")
     for field in [] if prompt.options and not prompt.fills_beside else prompt.fields:
         first, *rest = (one_line(line, 300) for line in field_lines(field))
         needed = "needed" if field["required"] else "if any"
@@ -243,31 +242,10 @@ def show_prompt(place: Place, prompt_id: str, *, as_json: bool) -> int:
     return Exit.OK
 
 
-def _show_editable(prompt: PromptState, paint: Paint) -> None:
-    """Print the fields that an approver may change first, with the option to do so."""
-    for field in prompt.fields:
-        if field["name"] in prompt.editable:
-            now = one_line(value_text(field, prompt.values.get(field["name"])), 200)
-            change = f"--edit {field['name']}=..."
-            print(f"  {one_line(field['title'], 150)}: {now}  {paint('dim', change)}")
-
-
 def _as_json(prompt: PromptState, flow: str) -> dict[str, Json]:
     return {
-        "promptId": prompt.prompt_id,
-        "sessionId": prompt.session_id,
-        "flow": flow,
-        "path": prompt.path,
-        "kind": prompt.kind,
+        **prompt_json(prompt, prompt.session_id, flow, _requester(prompt)),
         "status": prompt.status,
-        "message": plain(prompt.message),
-        "covers": covers_json(prompt),
-        "options": [{name: option[name] for name in ("value", "label")} for option in prompt.options],
-        "acceptsText": prompt.accepts_text,
-        "acceptsFiles": prompt.accepts_files,
-        "fields": prompt.fields,
-        "asked": asked(prompt, _requester(prompt)),
-        "deadline": prompt.deadline,
         "threadKey": prompt.thread_key,
         "messageTs": prompt.message_ts,
     }
@@ -287,7 +265,10 @@ def answer_command(
     given = Given(**answer)
     if edit:
         given.refuse()
-        return change_prompt(place, prompt_id, edit_of(edit), as_name, as_json=as_json)
+        change = Change(
+            "edit", {"values": _pairs("--edit", edit)}, "Updated. Approvers now see this version."
+        )
+        return change_prompt(place, prompt_id, change, as_name, as_json=as_json)
     return answer_prompt(place, prompt_id, given, as_name, wait=wait, as_json=as_json)
 
 
@@ -301,7 +282,6 @@ def answer_prompt(
 
     settings = place.settings()
     given.check()
-    need_database(settings, f"no question {prompt_id!r}")
 
     def find(store: Store) -> tuple[Head, Act]:
         prompt = find_prompt(store, prompt_id)
@@ -332,15 +312,12 @@ def answer_prompt(
             fields["files"] = keep(files, prompt.session_id, prompt.prompt_id, question, given.files)
         return head, Act("answer", fields, "Answered.", _about(prompt), goes_on=True)
 
-    return act(place, settings, find, actor_for(settings, as_name), Mode.after_answer(wait, as_json=as_json))
+    # It says one thing to the session, and then asks nothing more.
+    mode = Mode(ask=False, wait=sys.stdin.isatty() if wait is None else wait, json=as_json)
+    return act(place, f"no question {prompt_id!r}", find, as_name, mode)
 
 
 # --- what else people do to a question ---------------------------------------------------------------------
-
-
-def edit_of(changes: Sequence[str]) -> Change:
-    """The edit of `--edit field=value` options. Raises `UsageError`."""
-    return Change("edit", {"values": _pairs("--edit", changes)}, "Updated. Approvers now see this version.")
 
 
 def _pairs(option: str, given: Sequence[str]) -> dict[str, Json]:
@@ -370,16 +347,13 @@ def change_prompt(place: Place, text: str, change: Change, as_name: str | None, 
     from bot.cli.act import Act, act
     from bot.terminal.follow import Mode
 
-    settings = place.settings()
-    need_database(settings, f"no question {text!r}")
-
     def find(store: Store) -> tuple[Head, Act]:
         prompt = find_prompt(store, text)
         fields = {"promptId": prompt.prompt_id, **change.fields}
         return _session_of(store, prompt), Act(change.do, fields, change.done, _about(prompt))
 
     mode = Mode(ask=False, wait=False, json=as_json)
-    return act(place, settings, find, actor_for(settings, as_name), mode)
+    return act(place, f"no question {text!r}", find, as_name, mode)
 
 
 def _session_of(store: Store, prompt: PromptState) -> Head:
@@ -428,17 +402,9 @@ def list_locks(place: Place, *, as_json: bool) -> int:
             stands += ", record damaged"
         status = standing(head) if head is not None else "unknown"
         since = ago(row.taken_at or row.requested_at, now) if row.verified else ""
-        lock_row = (
-            clean(row.name),
-            clean(row.session_id),
-            clean(head.flow_name) if head else "",
-            status,
-            stands,
-            since,
-        )
-        rows.append(lock_row)
-    for line in table(("LOCK", "SESSION", "FLOW", "STATUS", "STANDS", "SINCE"), rows, Paint(sys.stdout)):
-        print(line)
+        flow = clean(head.flow_name) if head else ""
+        rows.append((clean(row.name), clean(row.session_id), flow, status, stands, since))
+    print_table(("LOCK", "SESSION", "FLOW", "STATUS", "STANDS", "SINCE"), rows)
     return Exit.OK
 
 
@@ -457,9 +423,7 @@ def _lock_json(row: LockRow, head: Head | None) -> dict[str, Json]:
 
 def release_lock(place: Place, name: str, session: str) -> int:
     """Take a lock from a session of which nothing runs any more. Raises `UsageError` for one that can be ended."""
-    settings = place.settings()
-    need_database(settings, f"no lock {name!r}")
-    with writing(settings) as store:
+    with writing(place.settings(), f"no lock {name!r}") as store:
         row = _find(store, name, session)
         head = store.sessions.head(row.session_id)
         if head is not None and head.quarantined is None and head.status not in ENDED:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bot.cli.lookup import find_flow, need_database
+from bot.cli.lookup import find_flow
 from bot.terminal.console import Exit, Place, UsageError, clean, opened, plural, print_json
 from engine.decide.against import Compared, against
 from engine.flow import Flow
@@ -54,8 +54,7 @@ def replay(
 def _stored(place: Place, name: str, last: int) -> Iterator[Recorded]:
     """The last runs of a flow in the store, newest first; those on hold, or whose text cannot be read here, are left out."""
     settings = place.settings()
-    need_database(settings, f"no run of {name}")
-    with opened(settings) as store:
+    with opened(settings, f"no run of {name}") as store:
         heads = store.sessions.heads(limit=None)
         mine = [head for head in heads if head.flow_name == name and head.quarantined is None]
         for head in mine[:last]:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
 from bot.cli.act import Act, act, request_of, served
-from bot.cli.lookup import actor_for, also_in_workspace, find_open_session, matches, need_database
+from bot.cli.lookup import actor_for, also_in_workspace, find_open_session, matches
 from bot.terminal.console import Exit, Place, UsageError, exit_of, print_json, writing
-from bot.terminal.follow import Begin, Mode, follow, local_gate, result_json
+from bot.terminal.follow import Begin, Mode, follow, result_json, with_engine
 from bot.terminal.follower import Follower, open_prompts, read_answer
 from engine.journal.records import Head
 from engine.journal.snapshot import read_export
 from engine.journal.state import State
-from engine.language.actors import Actor
 from engine.language.codec import Json
 from engine.language.errors import EmptyMessage, SessionRunning, SnapshotRefused
 from engine.run.engine import Engine
@@ -48,14 +48,11 @@ def resume_command(place: Place, *, no_input: bool, wait: bool | None, as_json: 
 @also_in_workspace
 def resume_session(place: Place, wanted: Resume, mode: Mode) -> int:
     """Go on with a session; the exit code says where it rests. Raises `SaysoError`."""
-    settings = place.settings()
-    actor = actor_for(settings, wanted.as_name)
     if wanted.snapshot is not None:
-        return _from_snapshot(place, wanted, wanted.snapshot.read_bytes(), actor, mode)
+        return _from_snapshot(place, wanted, wanted.snapshot.read_bytes(), mode)
     if wanted.session_id is None:
         raise UsageError("Say which session: sayso sessions resume ID (sayso sessions list shows them).")
     text = wanted.session_id
-    need_database(settings, f"no session {text!r}")
 
     def find(store: Store) -> tuple[Head, Act | None]:
         head = find_open_session(store, text)
@@ -70,7 +67,7 @@ def resume_session(place: Place, wanted: Resume, mode: Mode) -> int:
                 raise SessionRunning(f"Session {head.session_id} is running already; nothing was changed.")
         return head, said
 
-    return act(place, settings, find, actor, mode)
+    return act(place, f"no session {text!r}", find, wanted.as_name, mode)
 
 
 def said_of(state: State, wanted: Resume, message: str | None) -> Act | None:
@@ -100,10 +97,11 @@ def said_of(state: State, wanted: Resume, message: str | None) -> Act | None:
 # --- from a file -------------------------------------------------------------------------------------------
 
 
-def _from_snapshot(place: Place, wanted: Resume, data: bytes, actor: Actor, mode: Mode) -> int:
+def _from_snapshot(place: Place, wanted: Resume, data: bytes, mode: Mode) -> int:
     """Continue from an exported file; the first argument may be its session's id, or the message already."""
     from engine.run.export import contents, verified_file  # few are resumed from a file
 
+    actor = actor_for(place.settings(), wanted.as_name)
     if data.startswith(BEGINS):
         from bot.cli.store import readable
 
@@ -140,18 +138,15 @@ def _thread(file: dict[str, Json]) -> Json:
 
 async def _bring(place: Place, session_id: str, begin: Begin, mode: Mode) -> int:
     """Bring a session of a Slack thread into this database: the bot goes on with it, nothing starts here."""
-    from bot.compose.environment import make_engine
+
+    async def work(engine: Engine) -> State:
+        await engine.drain(0)
+        await begin(engine, None)
+        return await engine.state(session_id)
 
     settings = place.settings()
     with writing(settings) as store:
-        engine = make_engine(settings, store, local_gate(settings), label="cli", slack=True)
-        await engine.open()
-        try:
-            await engine.drain(0)
-            await begin(engine, None)
-            state = await engine.state(session_id)
-        finally:
-            await engine.close()
+        state = await with_engine(settings, store, work, slack=True)
         found = result_json(state, store)
     if mode.json:
         print_json(found)
@@ -163,28 +158,20 @@ async def _bring(place: Place, session_id: str, begin: Begin, mode: Mode) -> int
 # --- pause and abort ---------------------------------------------------------------------------------------
 
 
-def pause_session(place: Place, text: str, reason: str | None, *, as_json: bool) -> int:
-    """Hold a session. Raises `SaysoError`."""
-    return _stop(place, text, "pause", reason, as_json=as_json)
-
-
-def abort_session(place: Place, text: str, reason: str | None, *, as_json: bool) -> int:
-    """End a session for good. Raises `SaysoError`."""
-    return _stop(place, text, "abort", reason, as_json=as_json)
-
-
 _STOPS = {"pause": ("held", Exit.PAUSED), "abort": ("aborted", Exit.FAILED)}
 
 
 @also_in_workspace
-def _stop(place: Place, text: str, do: str, reason: str | None, *, as_json: bool) -> int:
-    settings = place.settings()
-    need_database(settings, f"no session {text!r}")
+def _stop(place: Place, text: str, reason: str | None, *, do: str, as_json: bool) -> int:
+    """Hold a session, or end it for good. Raises `SaysoError`."""
     stands, rests = _STOPS[do]
 
     def find(store: Store) -> tuple[Head, Act]:
         head = find_open_session(store, text)
         return head, Act(do, {"reason": reason}, f"{head.session_id} is {stands}.", rests=rests)
 
-    mode = Mode(ask=False, wait=False, json=as_json)
-    return act(place, settings, find, actor_for(settings, None), mode)
+    return act(place, f"no session {text!r}", find, None, Mode(ask=False, wait=False, json=as_json))
+
+
+pause_session = partial(_stop, do="pause")
+abort_session = partial(_stop, do="abort")

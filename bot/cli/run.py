@@ -11,7 +11,6 @@ from bot.terminal.console import Place, one_line
 from bot.terminal.follow import Mode, follow
 from bot.terminal.follower import Follower, new_session_id
 from engine.flow import coerce_inputs
-from engine.language.codec import Json
 from engine.run.engine import Engine
 
 
@@ -25,14 +24,8 @@ def run_command(
     as_json: bool,
     **mode: Any,
 ) -> int:
-    """Start a flow here. Raises `SaysoError`."""
-    given = read_inputs(inputs, inputs_file)
-    return run_flow(place, name, given, as_name, Mode.of(as_json=as_json, **mode))
-
-
-def run_flow(place: Place, name: str, given: dict[str, Json], as_name: str | None, mode: Mode) -> int:
     """Start a flow here and follow it. Raises `SaysoError` before anything is started."""
-    settings = place.settings()
+    given, settings = read_inputs(inputs, inputs_file), place.settings()
     flow = find_flow(settings, name)
     coerce_inputs(flow, given)
     session_id, actor = new_session_id(), actor_for(settings, as_name)
@@ -44,4 +37,4 @@ def run_flow(place: Place, name: str, given: dict[str, Json], as_name: str | Non
             follower.screen.line(follower.screen.paint("yellow", f"! {one_line(text, 300)}"))
         await engine.start(flow, given, actor=actor, session_id=session_id)
 
-    return follow(place, session_id, actor, mode, begin)
+    return follow(place, session_id, actor, Mode.of(as_json=as_json, **mode), begin)

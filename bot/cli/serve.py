@@ -41,24 +41,17 @@ from bot.terminal.console import (
 )
 from engine.flow import coerce_inputs
 from engine.language.actors import Actor
-from engine.language.codec import Json
 from engine.run.stored import utc_now
 from engine.run.supervision import supervised
 from engine.storage.leases import BEAT_SECONDS, Served, Serving, lease
 
 
 def start_flow_command(
-    place: Place, name: str, channel: str, inputs: list[str], inputs_file: Path | None, **asked: Any
-) -> int:
-    """Ask the bot to start a flow with these inputs. Raises `SaysoError`."""
-    return start_flow(place, name, channel, read_inputs(inputs, inputs_file), **asked)
-
-
-def start_flow(
     place: Place,
     name: str,
     channel: str,
-    given: dict[str, Json],
+    inputs: list[str],
+    inputs_file: Path | None,
     *,
     wait: float,
     as_json: bool,
@@ -66,6 +59,7 @@ def start_flow(
 ) -> int:
     """Ask the bot to start a flow, and wait until it has. Raises `SaysoError` before anything is asked, and
     `RequestRefused` when the bot refused."""
+    given = read_inputs(inputs, inputs_file)
     settings = place.settings()
     flow = find_flow(settings, name)
     coerce_inputs(flow, given)
@@ -246,15 +240,11 @@ def dev_command(
             served = run_dev(settings, flows, port, ready, held, saved, limits=limits, agent=agent, gate=gate)
             return _until_stopped(_beating(held, served))
     except Served as error:
-        _offer(error, wanted)
+        # The page that is there already, in place of a second one.
+        address = error.holder.address if error.holder is not None else None
+        if address is not None:
+            shown = Paint(sys.stdout)("bold", address)
+            print(f"The page of this home is there already:\n\n  {shown}\n", flush=True)
+            if wanted:
+                webbrowser.open(address)
         raise
-
-
-def _offer(error: Served, wanted: bool) -> None:
-    """The page that is there already, in place of a second one."""
-    address = error.holder.address if error.holder is not None else None
-    if address is None:
-        return
-    print(f"The page of this home is there already:\n\n  {Paint(sys.stdout)('bold', address)}\n", flush=True)
-    if wanted:
-        webbrowser.open(address)

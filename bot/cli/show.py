@@ -11,10 +11,10 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from bot.cli.lookup import also_in_workspace, find_session, need_database
-from bot.intents.agent_rows import FEEDBACK, Feedback, feedback_in
+from bot.cli.lookup import also_in_workspace, find_session
+from bot.intents.agent_rows import FEEDBACK, feedback_in
 from bot.rendering.card import Behind
-from bot.terminal.console import Exit, Paint, Place, UsageError, clean, one_line, opened, print_json
+from bot.terminal.console import Exit, Paint, Place, UsageError, clean, one_line, opened, print_json, writable
 from bot.terminal.lists import head_json
 from bot.terminal.show import View, conversation_lines, show_lines
 from engine.decide.limits import standing
@@ -46,9 +46,8 @@ class Look:
 @also_in_workspace
 def show_session(place: Place, /, text: str, **options: Any) -> int:
     """Print one session; damaged records are said, and shown as far as they can be. Raises `UnknownSession`."""
-    settings, look = place.settings(), Look(**options)
-    need_database(settings, f"no session {text!r}")
-    with opened(settings) as store:
+    look = Look(**options)
+    with opened(place.settings(), f"no session {text!r}") as store:
         head = find_session(store, text)
         try:
             return _show(store, head, place, look)
@@ -56,14 +55,11 @@ def show_session(place: Place, /, text: str, **options: Any) -> int:
             if look.as_json:
                 print_json({**head_json(head, []), "problem": str(error)})
             else:
-                problem = str(error)
-                reason = head.quarantined or problem
-                damaged = (
+                print(
                     f"{head.session_id}  {clean(head.flow_name)}  on hold\n"
-                    f"  Its records do not verify: {one_line(reason, 300)}\n"
+                    f"  Its records do not verify: {one_line(head.quarantined or str(error), 300)}\n"
                     "  Nothing of it runs and nothing was changed. Restore the database from a backup, or start the flow anew."
                 )
-                print(damaged)
             return Exit.STORE
 
 
@@ -74,9 +70,10 @@ def _show(store: Store, head: Head, place: Place, look: Look) -> int:
     events = journal[: look.at]
     state = derive_state(events)
     flow, unread = _flow_then(store, head, state)
+    feedback = feedback_in(store.outbox.of(head.session_id, FEEDBACK))
     if look.as_json:
         document = inspection(state, head)
-        document["feedback"] = [to_builtins(said) for said in _feedback(store, head)]
+        document["feedback"] = [to_builtins(said) for said in feedback]
         document["tree"] = tree(events, flow).to_json()
         if look.conversation:
             document["conversation"] = [turn.to_json() for turn in transcript(events)]
@@ -95,7 +92,7 @@ def _show(store: Store, head: Head, place: Place, look: Look) -> int:
         None if earlier or found is None else Behind(*found),
         unread,
         () if earlier or state.ended or flow is None else tuple(flow.absent.values()),
-        () if earlier else _feedback(store, head),
+        () if earlier else feedback,
     )
     for line in show_lines(state, head, flow, events, view, place.command):
         print(line)
@@ -125,27 +122,18 @@ def _flow_then(store: Store, head: Head, state: State) -> tuple[Flow | None, str
     return flow, None
 
 
-def _feedback(store: Store, head: Head) -> list[Feedback]:
-    """The feedback that people gave on answers of its agents."""
-    return feedback_in(store.outbox.of(head.session_id, FEEDBACK))
-
-
 @also_in_workspace
 def export_session(place: Place, text: str, output: Path | None) -> int:
     """Write the portable file, readable by its owner only. Raises `UnknownSession`, `Corrupt`, `UsageError`."""
     settings = place.settings()
-    need_database(settings, f"no session {text!r}")
-    with opened(settings) as store:
+    with opened(settings, f"no session {text!r}") as store:
         data = asyncio.run(_export(store, settings.home, find_session(store, text).session_id))
     if output is None:
         sys.stdout.buffer.write(data + b"\n")
         sys.stdout.flush()
         return Exit.OK
-    try:
-        with durable_file(output) as file:
-            file.write(data)
-    except OSError as error:
-        raise UsageError(f"{output} cannot be written: {error.strerror}.") from error
+    with writable(output), durable_file(output) as file:
+        file.write(data)
     print(
         f"Written to {output}. Go on with it: {place.command('sessions', 'resume', '--snapshot', str(output))}"
     )

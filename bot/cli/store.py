@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bot.cli.audit import broken_seal, seal_file
-from bot.cli.lookup import find_session, need_database
+from bot.cli.lookup import find_session
 from bot.compose.suspension import may_repeat
 from bot.config.settings import Settings
 from bot.terminal.console import (
@@ -130,9 +130,10 @@ def compact_store(place: Place) -> int:
     file = database_file(settings)
     if file is None:
         raise UsageError(f"Only an SQLite file is compacted, not {place_of(settings.database_url)}.")
-    need_database(settings, "nothing to compact")
-    with opened(settings) as store:
-        refuse_others(store)
+    with opened(settings, "nothing to compact") as store:
+        others = store.serving()
+        if others:
+            raise NotAlone(who=", ".join(others))
         before = file.stat().st_size
         store.compact()
     after = file.stat().st_size
@@ -142,18 +143,9 @@ def compact_store(place: Place) -> int:
     return Exit.OK
 
 
-def refuse_others(store: Store) -> None:
-    """Raise `StorageError` where another process has the store open."""
-    others = store.serving()
-    if others:
-        raise NotAlone(who=", ".join(others))
-
-
 def release_session(place: Place, text: str) -> int:
     """Verify a session from its first event and lift its quarantine. Raises `UsageError`, `SessionError`."""
-    settings = place.settings()
-    need_database(settings, f"no session {text!r}")
-    with writing(settings) as store:
+    with writing(place.settings(), f"no session {text!r}") as store:
         head = find_session(store, text)
         if head.quarantined is None:
             raise UsageError(f"Session {head.session_id} is not on hold; nothing was changed.")
@@ -232,7 +224,11 @@ def verify_history(place: Place, what: str, *, as_json: bool) -> int:
         else:
             print(f"{clean(str(file))} verifies: {_UNCHANGED if sealer else _BYTES_ONLY}.")
         return Exit.OK if problem is None else Exit.STORE
-    verdict = _of_file(place.settings(), file) if os.path.isfile(file) else _of_session(place, what)
+    if os.path.isfile(file):
+        verdict = _of_file(place.settings(), file)
+    else:
+        with opened(place.settings(), f"no file and no session {what!r}", verify=True) as store:
+            verdict = verdict_of(store, find_session(store, what))
     if as_json:
         print_json(verdict.to_json())
     else:
@@ -296,7 +292,14 @@ def _of_file(settings: Settings, path: Path) -> Verdict:
     verdict = Verdict(str(file["sessionId"]), len(journal), signed=False)
     try:
         flow = flow_from_body(canonical(file["flow"]))
-        _is_its_state(file, _history(map(encode, file["journal"]), flow))
+        # The state beside the journal is what the journal says.
+        said = _history(map(encode, file["journal"]), flow)
+        if file["sessionId"] != said.session_id:
+            raise MalformedJournal(
+                f"the file is of session {file['sessionId']}, its journal of {said.session_id}"
+            )
+        if canonical(file["state"]) != canonical(to_json(said)):
+            raise MalformedJournal("the state in the file is not what its journal gives")
         state = _history(map(encode, journal), flow)
         verdict.status = state.status
         verdict.signed = sealer is not None
@@ -315,24 +318,7 @@ def _sealer(settings: Settings) -> Sealer | None:
     return None if key is None else Sealer(key)
 
 
-def _is_its_state(file: dict[str, Json], state: State) -> None:
-    """The state beside the journal is what the journal says."""
-    if file["sessionId"] != state.session_id:
-        raise MalformedJournal(
-            f"the file is of session {file['sessionId']}, its journal of {state.session_id}"
-        )
-    if canonical(file["state"]) != canonical(to_json(state)):
-        raise MalformedJournal("the state in the file is not what its journal gives")
-
-
 # --- a session of this home ----------------------------------------------------------------------------------
-
-
-def _of_session(place: Place, text: str) -> Verdict:
-    settings = place.settings()
-    need_database(settings, f"no file and no session {text!r}")
-    with opened(settings, verify=True) as store:
-        return verdict_of(store, find_session(store, text))
 
 
 def verdict_of(store: Store, head: Head) -> Verdict:

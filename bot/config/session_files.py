@@ -144,7 +144,12 @@ class Inbox:
 
 
 _CHUNK = 256 * 1024
-_SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,8}")
+SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,8}")
+
+
+def too_many(most: int, given: int) -> str:
+    """Return why so many files are no answer."""
+    return f"This question takes at most {most} {'file' if most == 1 else 'files'}, not {given}."
 
 
 def keep(
@@ -155,15 +160,13 @@ def keep(
         raise InvalidAnswer("This question takes no files.")
     most = prompt.max_files or 1
     if len(paths) > most:
-        raise InvalidAnswer(
-            f"This question takes at most {most} {'file' if most == 1 else 'files'}, not {len(paths)}."
-        )
+        raise InvalidAnswer(too_many(most, len(paths)))
     with files.inbox(session_id, prompt_id) as inbox:
         return [_copied(inbox, path, int(prompt.max_size or 0)) for path in paths]
 
 
 def _copied(inbox: Inbox, path: Path, largest: int) -> Json:
-    suffix = path.suffix.lower() if _SUFFIX.fullmatch(path.suffix) else ""
+    suffix = path.suffix.lower() if SUFFIX.fullmatch(path.suffix) else ""
     name = f"local-{os.urandom(6).hex()}{suffix}"
     try:
         with path.open("rb") as source, inbox.writing(name) as part:

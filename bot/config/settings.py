@@ -53,7 +53,9 @@ class Address(NamedTuple):
 def setting(name: str, read: Callable[[str, Path], Any], default: Any = None, **options: Any) -> Any:
     """Define a field set by an environment variable. `read` converts the text, given the folder in which sayso is
     started; it raises `ValueError` with the accepted format, or `SettingsError`."""
-    return field(default=default, metadata={"env": name, "read": read}, **options)
+    if "default_factory" not in options:
+        options["default"] = default
+    return field(metadata={"env": name, "read": read}, **options)
 
 
 def _text(raw: str, cwd: Path) -> str:
@@ -299,9 +301,7 @@ class AgentSettings:
     """Settings of agents. `prices` replace or extend the known ones."""
 
     model: str | None = setting("SAYSO_MODEL", _text)
-    prices: Mapping[str, Json] = field(
-        default_factory=dict, metadata={"env": "SAYSO_PRICES", "read": _prices}
-    )
+    prices: Mapping[str, Json] = setting("SAYSO_PRICES", _prices, default_factory=dict)
     day_cap: Decimal | None = setting("SAYSO_MAX_COST_PER_DAY", _dollars, Decimal(50))
     """Dollars that all model calls of a day (UTC) may cost; None is without a cap."""
     script: Path | None = setting("SAYSO_SCRIPT", _path)
@@ -310,9 +310,7 @@ class AgentSettings:
     link_hosts: frozenset[str] = setting("SAYSO_LINK_HOSTS", _HOSTS, frozenset())
     """Hosts to which links of a model stay links; `*.example.com` is every host below it."""
     mcp_config: Path | None = setting("SAYSO_MCP_CONFIG", _path)
-    listens: Mapping[str, str] = field(
-        default_factory=dict, metadata={"env": "SAYSO_LISTEN", "read": _listens}
-    )
+    listens: Mapping[str, str] = setting("SAYSO_LISTEN", _listens, default_factory=dict)
     """Most that agents may hear, whatever their flows say: by id of a channel, `dm`, and under the empty name
     everywhere else."""
 
@@ -360,8 +358,8 @@ class Settings:
     channels: frozenset[str] = setting("SAYSO_CHANNELS", _CHANNELS, frozenset())
     """Ids of the channels in which flows may be started, and `dm`; empty means everywhere."""
     rates: Rates = field(default_factory=Rates)
-    slack_limits: Mapping[str, Mapping[str, float]] | None = field(
-        default_factory=dict, metadata={"env": "SAYSO_SLACK_LIMITS", "read": _slack_limits}
+    slack_limits: Mapping[str, Mapping[str, float]] | None = setting(
+        "SAYSO_SLACK_LIMITS", _slack_limits, default_factory=dict
     )
     """Replacements for Slack's published limits (`bot/wire/slack_limits.json`), by method; None disables our own
     limits."""

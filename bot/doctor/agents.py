@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from pathlib import Path
 
 from bot.compose.environment import key_variable, needs_model
 from bot.compose.projections import differences, heads_of
@@ -27,7 +28,6 @@ from engine.models.keys import KEY_VARIABLES
 from engine.nodes.runtime.mcp_servers import (
     INSTALL,
     McpUnconfigured,
-    Server,
     is_installed,
     resolved,
     servers,
@@ -41,34 +41,29 @@ def check_agents(settings: Settings, flows: Sequence[Flow]) -> Iterator[Check]:
     with_agents = sorted(flow.name for flow in flows if needs_model(flow))
     if not with_agents:
         return
-    yield _key(settings, with_agents)
+    variable, names = key_variable(settings), ", ".join(with_agents)
+    if variable is not None:
+        yield Check("claude", "ok", f"a key is set ({variable}), for {names}")
+    else:
+        text = f"there is no key for Claude, and {names} cannot run without one"
+        hint = f"Set {' or '.join(reversed(KEY_VARIABLES))}. To try flows without a key: sayso dev"
+        yield Check("claude", "fail", text, hint)
     # A model of which nobody knows what it costs is held by no cap.
     prices = prices_from(dict(settings.agents.prices))
     for model in sorted(_models(settings, flows)):
         try:
             price_of(model, prices)
         except UnknownPrice:
-            yield Check(
-                "prices",
-                "warn",
-                f"there is no price for {model}: caps in dollars do not hold for it, and its costs are not counted",
-                "Set SAYSO_PRICES, or use another model: docs/budgets.md",
-            )
-    yield _cap(settings)
+            text = f"there is no price for {model}: caps in dollars do not hold for it, and its costs are not counted"
+            yield Check("prices", "warn", text, "Set SAYSO_PRICES, or use another model: docs/budgets.md")
+    cap = settings.agents.day_cap
+    if cap is None:
+        text = "there is no cap on what agents may cost in a day"
+        yield Check("budget", "warn", text, "Set SAYSO_MAX_COST_PER_DAY to dollars.")
+    else:
+        yield Check("budget", "ok", f"agents may cost ${cap:,.2f} a day (UTC); then people are asked")
     if settings.agents.script is not None:
-        yield _script(settings)
-
-
-def _key(settings: Settings, flows: Sequence[str]) -> Check:
-    variable = key_variable(settings)
-    if variable is not None:
-        return Check("claude", "ok", f"a key is set ({variable}), for {', '.join(flows)}")
-    return Check(
-        "claude",
-        "fail",
-        f"there is no key for Claude, and {', '.join(flows)} cannot run without one",
-        f"Set {' or '.join(reversed(KEY_VARIABLES))}. To try flows without a key: sayso dev",
-    )
+        yield _script(settings.agents.script)
 
 
 async def check_models(settings: Settings, flows: Sequence[Flow]) -> AsyncIterator[Check]:
@@ -117,30 +112,15 @@ def _models(settings: Settings, flows: Sequence[Flow]) -> set[str]:
     return found
 
 
-def _cap(settings: Settings) -> Check:
-    cap = settings.agents.day_cap
-    if cap is None:
-        return Check(
-            "budget",
-            "warn",
-            "there is no cap on what agents may cost in a day",
-            "Set SAYSO_MAX_COST_PER_DAY to dollars.",
-        )
-    return Check("budget", "ok", f"agents may cost ${cap:,.2f} a day (UTC); then people are asked")
-
-
-def _script(settings: Settings) -> Check:
+def _script(file: Path) -> Check:
     from engine.messages.errors import ScriptError
     from engine.models.scripted import load_script
 
-    assert settings.agents.script is not None
     try:
-        load_script(settings.agents.script)
+        load_script(file)
     except ScriptError as error:
         return Check("script", "fail", f"SAYSO_SCRIPT: {error}")
-    text = (
-        f"SAYSO_SCRIPT is set: {settings.agents.script.name} answers in place of Claude in sayso dev and run"
-    )
+    text = f"SAYSO_SCRIPT is set: {file.name} answers in place of Claude in sayso dev and run"
     return Check("script", "warn", text, "The bot in Slack does not use it. Leave it out to ask Claude.")
 
 
@@ -164,16 +144,12 @@ def check_mcp(settings: Settings, flows: Mapping[str, Flow]) -> Iterator[Check]:
             yield Check("mcp", "fail", text, hint)
     source = SecretSource(settings.env, settings.secrets_dir, settings.secret_command)
     for server in known.values():
-        yield from _check_server(server, source)
-
-
-def _check_server(server: Server, source: SecretSource) -> Iterator[Check]:
-    try:
-        resolved({**server.env, **server.headers, **server.oauth}, source.get, {})
-    except SaysoError as error:
-        yield Check("mcp", "warn", f"MCP server {server.name}: {error}")
-    if server.command is not None and shutil.which(server.command, path=os.environ.get("PATH")) is None:
-        yield Check("mcp", "warn", f"MCP server {server.name}: there is no program {server.command}")
+        try:
+            resolved({**server.env, **server.headers, **server.oauth}, source.get, {})
+        except SaysoError as error:
+            yield Check("mcp", "warn", f"MCP server {server.name}: {error}")
+        if server.command is not None and shutil.which(server.command, path=os.environ.get("PATH")) is None:
+            yield Check("mcp", "warn", f"MCP server {server.name}: there is no program {server.command}")
 
 
 # --- the store ---------------------------------------------------------------------------------------------
@@ -201,33 +177,24 @@ def check_deep(store: Store) -> Iterator[Check]:
         yield Check("rows", "fail", reason, "The store is suspended when it is opened next.")
     heads = store.sessions.heads(limit=None)
     bad = [text for head in heads if (text := _broken(store, head.session_id)) is not None]
-    hint = "A session that does not verify is put on hold when it is taken up."
-    yield Check(
-        "journals",
-        "fail" if bad else "ok",
-        "\n".join(bad) or f"{len(heads)} verify and fold",
-        hint if bad else None,
-    )
+    if bad:
+        hint = "A session that does not verify is put on hold when it is taken up."
+        yield Check("journals", "fail", "\n".join(bad), hint)
+    else:
+        yield Check("journals", "ok", f"{len(heads)} verify and fold")
     found = [str(difference) for difference in differences(store, heads_of(store))]
-    hint = "They are written anew when the bot starts."
-    yield Check(
-        "derived",
-        "fail" if found else "ok",
-        "\n".join(found) or "timers, locks, prompts and messages are as the journals say",
-        hint if found else None,
-    )
+    if found:
+        yield Check("derived", "fail", "\n".join(found), "They are written anew when the bot starts.")
+    else:
+        yield Check("derived", "ok", "timers, locks, prompts and messages are as the journals say")
 
 
 def _broken(store: Store, session_id: str) -> str | None:
     try:
-        derive_state(decode_event(row) for row in store.sessions.journal(session_id))
-    except Erased:
-        # The same for a session whose contents were erased.
         try:
+            derive_state(decode_event(row) for row in store.sessions.journal(session_id))
+        except Erased:
             store.sessions.check_chain(session_id)
-        except SaysoError as error:
-            return f"{session_id}: {error}"
-        return None
     except SaysoError as error:
         return f"{session_id}: {error}"
     return None

@@ -11,6 +11,7 @@ import platform
 import re
 import sys
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from importlib.metadata import version
@@ -31,7 +32,7 @@ from bot.doctor.slack import check_named, check_reading
 from bot.outbound.calls import AGENT_REFUSED
 from bot.outbound.turns import method_of
 from bot.wire.budget import FULL, NOTED_SECONDS
-from bot.wire.client import app_client, bot_client, describe
+from bot.wire.client import bot_client, describe
 from bot.wire.manifest import needed_by, scope_report
 from bot.wire.sockets import HEARD
 from engine.flow import Flow
@@ -117,29 +118,22 @@ def check_user() -> Iterator[Check]:
 
 def check_settings(settings: Settings) -> Iterator[Check]:
     """Check for settings without effect. Reported only if there are any: a mistyped list of people is an open door."""
-    for text, hint in _doubtful(settings):
-        yield Check("settings", "warn", text, hint)
-
-
-def _doubtful(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Yield settings without effect, such as a mistyped name, each with the remedy."""
     for name in sorted(settings.env):
         if name.startswith("SAYSO_SECRET_") or name in (*KNOWN, *_OF_PROGRAMS):
             continue
         if name.startswith("SAYSO_"):
             near = get_close_matches(name, KNOWN, 1)
             hint = f"Did you mean {near[0]}?" if near else "docs/settings.md lists all settings."
-            yield f"Unknown setting {name} (ignored)", hint
+            yield Check("settings", "warn", f"Unknown setting {name} (ignored)", hint)
     if settings.web.issuer and find_spec("authlib") is None:
-        yield "SAYSO_WEB_OIDC_ISSUER needs Authlib, which is not installed", "pip install 'sayso[web]'"
+        text = "SAYSO_WEB_OIDC_ISSUER needs Authlib, which is not installed"
+        yield Check("settings", "warn", text, "pip install 'sayso[web]'")
     groups = {entry for entry in settings.users if entry.startswith("@")}
     for name, entries in (("SAYSO_ADMINS", settings.admins), ("SAYSO_USERS", settings.users - groups)):
         for entry in sorted(entries):
             if not _PERSON.fullmatch(entry):
-                yield (
-                    f"{name} has {entry!r}, which names nobody",
-                    "Write a user id (U012ABCDEF) or an e-mail address.",
-                )
+                hint = "Write a user id (U012ABCDEF) or an e-mail address."
+                yield Check("settings", "warn", f"{name} has {entry!r}, which names nobody", hint)
 
 
 # --- flows -------------------------------------------------------------------------------------------------
@@ -157,45 +151,28 @@ def check_flows(settings: Settings) -> Iterator[Check]:
             "flows", "fail", text, "The other flows are served; these are not, until they are repaired."
         )
     names = ", ".join(sorted(flows)) or "none"
-    yield Check(
-        "flows", "ok" if flows else "warn", f"{len(flows)} in {settings.flows}{_version(settings)}: {names}"
-    )
+    version = version_of(settings.flows)
+    at = "" if version.revision is None else f" at {version.revision}"
+    at += DIRTY if at and version.git and is_dirty(version.folder) else ""
+    yield Check("flows", "ok" if flows else "warn", f"{len(flows)} in {settings.flows}{at}: {names}")
     if doubts := flow_warnings(flows.values()):
         text = "\n".join(f"{doubt.file}:{doubt.line}:{doubt.column}: {doubt.message}" for doubt in doubts)
         yield Check("flows", "warn", text, "`sayso validate` says what to write instead.")
-    version = version_of(settings.flows)
     if version.unfinished:
         yield Check("flows", "warn", f"a bot that runs keeps the flows that it has: {version.unfinished}")
     if version.revision is None and (theirs := passed_over(settings.flows)):
         text = f"sessions record no commit: {theirs} belongs to somebody else, or others may write it"
         yield Check("flows", "warn", text, "Let it belong to root or to the user of the bot, and chmod go-w.")
-    yield from _check_secrets(settings, flows)
-    yield from check_mcp(settings, flows)
-
-
-def _version(settings: Settings) -> str:
-    """Return the commit or release of the folder of flows."""
-    version = version_of(settings.flows)
-    if version.revision is None:
-        return ""
-    return f" at {version.revision}{DIRTY if version.git and is_dirty(version.folder) else ''}"
-
-
-def _check_secrets(settings: Settings, flows: Mapping[str, Flow]) -> Iterator[Check]:
     source = SecretSource(settings.env, settings.secrets_dir, settings.secret_command)
-    wanted = sorted(
-        {(name, flow.name) for flow in flows.values() for name in (*flow.secrets, *_hooked(flow))}
-    )
-    for name, flow_name in wanted:
+    wanted = {(name, flow.name) for flow in flows.values() for name in flow.secrets}
+    for flow in flows.values():
+        wanted |= {(trigger.secret, flow.name) for trigger in flow.triggers if trigger.secret is not None}
+    for name, flow_name in sorted(wanted):
         try:
             source.get(name)
         except SaysoError as error:
             yield Check("secrets", "warn", f"flow {flow_name}: {error}")
-
-
-def _hooked(flow: Flow) -> Iterator[str]:
-    """The secrets of its webhooks."""
-    return (trigger.secret for trigger in flow.triggers if trigger.secret is not None)
+    yield from check_mcp(settings, flows)
 
 
 # --- the database ------------------------------------------------------------------------------------------
@@ -212,7 +189,11 @@ def check_database(settings: Settings, *, deep: bool = False) -> Iterator[Check]
         return
     file = Path(settings.database_url.removeprefix(prefix))
     if not file.exists():
-        yield _check_place(file)
+        folder = next(parent for parent in file.parents if parent.exists())
+        if os.access(folder, os.W_OK | os.X_OK):
+            yield Check("database", "ok", f"{file} does not exist yet; it is made at the first start")
+        else:
+            yield Check("database", "fail", f"{file} cannot be made: {folder} is not writable")
         return
     problem = _quick_check(file)
     if problem is not None and not os.access(file.parent, os.W_OK | os.X_OK):
@@ -236,27 +217,18 @@ def _check_opened(settings: Settings, what: str, *, deep: bool) -> Iterator[Chec
     except StorageError as error:
         yield Check("database", "fail", str(error))
         return
-    try:
-        yield Check("database", "ok", f"{what} opens with its key, schema is current")
-        if store.dated:
-            yield from check_freshness(store)
-        yield from check_encryption(store)
-        yield from _check_content(store)
-        yield from check_listening(store, settings.listen_url)
-        if deep:
-            yield from check_deep(store)
-    except StorageError as error:
-        yield Check("database", "fail", str(error))
-    finally:
-        store.close()
-
-
-def _check_place(file: Path) -> Check:
-    """A database that does not exist yet: whether it can be made."""
-    folder = next(parent for parent in file.parents if parent.exists())
-    if os.access(folder, os.W_OK | os.X_OK):
-        return Check("database", "ok", f"{file} does not exist yet; it is made at the first start")
-    return Check("database", "fail", f"{file} cannot be made: {folder} is not writable")
+    with closing(store):
+        try:
+            yield Check("database", "ok", f"{what} opens with its key, schema is current")
+            if store.dated:
+                yield from check_freshness(store)
+            yield from check_encryption(store)
+            yield from _check_content(store)
+            yield from check_listening(store, settings.listen_url)
+            if deep:
+                yield from check_deep(store)
+        except StorageError as error:
+            yield Check("database", "fail", str(error))
 
 
 def _quick_check(file: Path) -> str | None:
@@ -265,11 +237,9 @@ def _quick_check(file: Path) -> str | None:
 
     try:
         connection = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)
-        try:
+        with closing(connection):
             connection.set_busy_timeout(2000)
             found = [str(row[0]) for row in connection.execute("PRAGMA quick_check(3)")]
-        finally:
-            connection.close()
     except apsw.Error as error:
         return str(error)
     return None if found == ["ok"] else "; ".join(found)
@@ -377,7 +347,7 @@ async def check_slack(settings: Settings, flows: Sequence[Flow]) -> AsyncIterato
         yield Check("tokens", "fail", str(error))
         return
     url = settings.api_url
-    bot, app = bot_client(bot_token, url), app_client(app_token, url)
+    bot, app = bot_client(bot_token, url), bot_client(app_token, url)
     try:
         async with asyncio.timeout(SLACK_SECONDS):
             others = {"SAYSO_ADMINS": settings.admins, "SAYSO_USERS": settings.users}
@@ -404,15 +374,11 @@ async def _ask_slack(
     except Exception as error:
         yield Check("app token", "fail", describe(error, token="SLACK_APP_TOKEN", api_url=url))
     if who is not None:
-        yield _scopes(who, flows)
+        headers = {name.lower(): value for name, value in (who.headers or {}).items()}
+        report = scope_report(headers.get("x-oauth-scopes"), needed_by(flows))
+        level: Level = "fail" if report.fatal else "warn" if report.missing else "ok"
+        yield Check("scopes", level, report.text())
         async for check in check_reading(bot):
             yield check
         async for check in check_named(bot, flows, others):
             yield check
-
-
-def _scopes(who: Any, flows: Sequence[Flow]) -> Check:
-    headers = {name.lower(): value for name, value in (who.headers or {}).items()}
-    report = scope_report(headers.get("x-oauth-scopes"), needed_by(flows))
-    level: Level = "fail" if report.fatal else "warn" if report.missing else "ok"
-    return Check("scopes", level, report.text())

@@ -16,9 +16,8 @@ from typing import TypeAlias
 from bot.rendering.text import asked, plain
 from bot.scenarios.document import ExpectDoc, described, is_asked, is_at
 from bot.scenarios.steps import open_lines
-from bot.scenarios.world import Done, World, actors
+from bot.scenarios.world import World, actors
 from engine.decide.agents import memory
-from engine.flow import Flow
 from engine.journal.events import CallOutcome, Event, PromptEscalated, PromptExpired, PromptReminded
 from engine.journal.history import Entry, tree
 from engine.journal.queries import asked_in_order
@@ -157,8 +156,7 @@ def _prompt(expect: ExpectDoc, name: str, view: View) -> Iterator[Mismatch]:
 
 
 def _asked(expect: ExpectDoc, prompt: Asked, view: View) -> list[Mismatch]:
-    prompt, wrong = prompt, []
-    message = prompt.message
+    wrong, message = [], prompt.message
     if expect.message is not None and not (
         says(message, expect.message) or says(plain(message), expect.message)
     ):
@@ -215,15 +213,11 @@ def _output(name: str, expected: Json, view: View) -> Iterator[Mismatch]:
         status = entries[0].status if entries else "pending"
         yield Mismatch(("outputs", name), described(expected), f"no output: it is {status}")
         return
-    output = _output_at(entries[0], view)
+    # The journal does not say a container's output twice; the state has it.
+    run = view.state.nodes.get(entries[0].path)
+    output = entries[0].output if entries[0].output is not None or run is None else run.output
     for path, wanted, came in differences(expected, output, ("outputs", name)):
         yield Mismatch(path, described(wanted), came)
-
-
-def _output_at(entry: Entry, view: View) -> Json:
-    """The journal does not say a container's output twice; the state has it."""
-    run = view.state.nodes.get(entry.path)
-    return entry.output if entry.output is not None or run is None else run.output
 
 
 def differences(expected: Json, came: Json, path: Path) -> Iterator[tuple[Path, Json, str]]:
@@ -266,18 +260,15 @@ def _effects(expected: Sequence[Json], view: View) -> Iterator[Mismatch]:
         for name, one in zip(names, done, strict=True)
     )
     if not same:
-        yield Mismatch(("effects",), _listed(names), _listed([_called(one) for one in done]))
+        # A node as a scenario names it: its place, or for a tool of an agent the tool.
+        called = [one.node_id if "." in one.node_id else one.path for one in done]
+        yield Mismatch(("effects",), _listed(names), _listed(called))
         return
     for index, (item, one) in enumerate(zip(expected, done, strict=True)):
         if isinstance(item, dict):
             ((name, config),) = item.items()
             for path, wanted, came in differences(config, one.config, ("effects", index, name)):
                 yield Mismatch(path, described(wanted), came)
-
-
-def _called(done: Done) -> str:
-    """A node as a scenario names it: its place, or for a tool of an agent the tool."""
-    return done.node_id if "." in done.node_id else done.path
 
 
 _Clocked: TypeAlias = PromptReminded | PromptEscalated | PromptExpired
@@ -359,7 +350,12 @@ def story(state: State, events: Sequence[Event], world: World) -> Story:
             "reminders": prompt.reminders,
             "escalated": list(prompt.escalated),
         }
-    parts |= found | _conversations(events)
+    for event in events:
+        # The messages to and from agents, in order.
+        if event.type.startswith("agent:"):
+            wire = {name: value for name, value in event.to_wire().items() if name not in _OF_A_CLAIM}
+            found[_fresh(f"the conversation at {event.path}", found)] = wire
+    parts |= found
     for done in world.done:
         parts[f"what {done.path} did{_nth(done.number)}"] = done.config
     for row in world.notes:
@@ -367,17 +363,12 @@ def story(state: State, events: Sequence[Event], world: World) -> Story:
         parts[f"the note of {told['path']}"] = [told["text"], told["by"]]
     for path, text in world.posts.items():
         parts[f"what {path} posted"] = text
-    return {name: _steady(part, world) for name, part in parts.items()}
-
-
-def _conversations(events: Sequence[Event]) -> dict[str, Json]:
-    """Return the messages to and from agents, in order."""
-    found: dict[str, Json] = {}
-    for event in events:
-        if event.type.startswith("agent:"):
-            wire = {name: value for name, value in event.to_wire().items() if name not in _OF_A_CLAIM}
-            found[_fresh(f"the conversation at {event.path}", found)] = wire
-    return found
+    # Without what is made anew for every run: ids, its folder, and times where a retry has jitter.
+    patterns = {_ID: "(id)", re.compile(re.escape(str(world.home))): "(home)"}
+    nodes = [node for nodes in world.scenario.flow.lists.values() for node in nodes.nodes]
+    if any(node.retry is not None and node.retry.jitter > 0 for node in nodes):
+        patterns[_TIME] = "(time)"
+    return {name: _without(part, patterns) for name, part in parts.items()}
 
 
 def _fresh(base: str, found: Story) -> str:
@@ -388,22 +379,6 @@ def _fresh(base: str, found: Story) -> str:
 
 def _nth(number: int) -> str:
     return f", {number + 1}." if number else ""
-
-
-def _steady(value: Json, world: World) -> Json:
-    """The value without what is made anew for every run: ids, its folder, and times where a retry has jitter."""
-    patterns = {_ID: "(id)", re.compile(re.escape(str(world.home))): "(home)"}
-    if _has_jitter(world.scenario.flow):
-        patterns[_TIME] = "(time)"
-    return _without(value, patterns)
-
-
-def _has_jitter(flow: Flow) -> bool:
-    return any(
-        node.retry is not None and node.retry.jitter > 0
-        for nodes in flow.lists.values()
-        for node in nodes.nodes
-    )
 
 
 def _without(value: Json, patterns: Mapping[re.Pattern[str], str]) -> Json:

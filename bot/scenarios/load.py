@@ -74,13 +74,9 @@ def load_scenario(file: FilePath, flows: Flows) -> Scenario:
     reader = Reader(doc, flow, file.parent)
     scenario = reader.scenario(located)
     if reader.faults:
-        found = sorted({located.problem(fault): None for fault in reader.faults}, key=_in_file)
-        raise FlowError(found)
+        found = {located.problem(fault): None for fault in reader.faults}
+        raise FlowError(sorted(found, key=lambda problem: (problem.line, problem.column)))
     return scenario
-
-
-def _in_file(problem: Problem) -> tuple[int, int]:
-    return problem.line, problem.column
 
 
 def scenario_text(file: FilePath) -> str:

@@ -96,7 +96,9 @@ async def play(
     points = list(_points(plain))
     for number, (kill, what) in enumerate(points, 1):
         other = await run(scenario, kill)
-        failures = other.failures or tuple(_compared(scenario, plain, other))
+        failures = other.failures
+        if not failures and (lines := tuple(changes(plain.story or {}, other.story or {}))):
+            failures = (Failure(scenario.place(("scenario",)), "the kill changed how it came out", lines),)
         if failures:
             found.append(Killed(kill, what, failures))
         told(number, len(points))
@@ -106,23 +108,11 @@ async def play(
 def _points(plain: Run) -> Iterator[tuple[Kill, str]]:
     """Before and after every commit: between two events of one commit nothing can die."""
     for events in plain.commits:
-        names = ", ".join(_named(event) for event in events)
+        names = ", ".join(f"{event.type} {event.path}" if event.path else event.type for event in events)
         first, last = events[0].seq, events[-1].seq
         number = f"event {first}" if first == last else f"events {first} to {last}"
         yield Kill(first, "before"), f"killed before {number} ({names})"
         yield Kill(first, "after"), f"killed after {number} ({names})"
-
-
-def _named(event: Event) -> str:
-    return f"{event.type} {event.path}" if event.path else event.type
-
-
-def _compared(scenario: Scenario, plain: Run, other: Run) -> Iterator[Failure]:
-    assert plain.story is not None
-    assert other.story is not None
-    lines = tuple(changes(plain.story, other.story))
-    if lines:
-        yield Failure(scenario.place(("scenario",)), "the kill changed how it came out", lines)
 
 
 async def run(scenario: Scenario, kill: Kill | None = None) -> Run:
@@ -270,7 +260,17 @@ class _Player:
                 assert self._cursor.until is not None
                 await self._life.wait_until(self._cursor.until, after)
             case ExpectDoc() as expect:
-                self._expect(expect, state, step)
+                view = View(state, self._life.events, self._cursor.since, self._world)
+                found = [
+                    Failure(
+                        self._scenario.place((*step.path, "expect", *wrong.path)),
+                        f"step {step.number}, expect {'.'.join(str(part) for part in wrong.path)}",
+                        _difference(wrong),
+                    )
+                    for wrong in mismatches(expect, view)
+                ]
+                if found:
+                    raise _Failed(found)
 
     def _during(self, at: int) -> str | None:
         """The node that has to be at work for the next deed from a step on; None where all work ends before it."""
@@ -296,19 +296,6 @@ class _Player:
         """A step that does something begins: what happens from here on is what can be expected to have happened."""
         if self._cursor.begun != self._cursor.at:
             self._cursor.begun, self._cursor.since = self._cursor.at, state.seq
-
-    def _expect(self, expect: ExpectDoc, state: State, step: Step) -> None:
-        view = View(state, self._life.events, self._cursor.since, self._world)
-        found = [
-            Failure(
-                self._scenario.place((*step.path, "expect", *wrong.path)),
-                f"step {step.number}, expect {'.'.join(str(part) for part in wrong.path)}",
-                _difference(wrong),
-            )
-            for wrong in mismatches(expect, view)
-        ]
-        if found:
-            raise _Failed(found)
 
     async def _act(self, act: Act, step: Step) -> None:
         key, state = _key(step), await self._life.state()

@@ -16,7 +16,6 @@ from bot.scenarios.document import (
     NODE_STATUS,
     VERBS,
     Act,
-    AsksDoc,
     Deed,
     ExpectDoc,
     FakeDoc,
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from engine.models.scripted import Script, Turn
 
 _PLACE = re.compile(r"(\[[^\]]*\]|~\d+|#\d+)+$")
-_ODD_LISTS = ("inputs", "finally")
 _MODES = {
     "prompt": "people answer it: say what they do under `steps`",
     "container": "name the nodes inside it",
@@ -150,15 +148,11 @@ class Reader:
         if not fakes:
             self._wrong(path, "the list is empty", "say what comes of the first run, of the second, ...")
         known = tuple(fake for fake in fakes if fake is not None)
-        needed = (
-            {secret for node in working for secret in node.secrets} if any(f.real for f in known) else set()
-        )
-        for secret in sorted(needed - self.doc.secrets.keys()):
-            self._wrong(
-                path,
-                f"`{name}` really runs, and the scenario has no secret {secret}",
-                "write it under `secrets`",
-            )
+        if any(fake.real for fake in known):
+            needed = {secret for node in working for secret in node.secrets}
+            for secret in sorted(needed - self.doc.secrets.keys()):
+                message = f"`{name}` really runs, and the scenario has no secret {secret}"
+                self._wrong(path, message, "write it under `secrets`")
         return known
 
     def _fake(self, nodes: Sequence[Node], given: Json, path: Path) -> FakeDoc | None:
@@ -182,14 +176,12 @@ class Reader:
         if "output" in fake.model_fields_set:
             self._output(nodes, fake.output, (*path, "output"))
         if fake.asks is not None:
-            self._asks(nodes, fake.asks, (*path, "asks"))
+            if any(node.type != "mcp" for node in nodes):
+                self._wrong((*path, "asks"), "only a tool of an MCP server asks people for something")
+            if fake.asks.form is not None:
+                wrong = form_faults(fake.asks.form)
+                self.faults += [fault.under((*path, "asks", "form")) for fault in wrong]
         return fake
-
-    def _asks(self, nodes: Sequence[Node], asks: AsksDoc, path: Path) -> None:
-        if any(node.type != "mcp" for node in nodes):
-            self._wrong(path, "only a tool of an MCP server asks people for something")
-        if asks.form is not None:
-            self.faults += [fault.under((*path, "form")) for fault in form_faults(asks.form)]
 
     def _output(self, nodes: Sequence[Node], output: Json, path: Path) -> None:
         known = [node.spec.output_fields(node.config) for node in nodes]
@@ -217,7 +209,12 @@ class Reader:
         if isinstance(given, dict) and set(given) == {"turns"}:
             return Script(turns=self._turns(given["turns"], ("claude", "turns")))
         if isinstance(given, dict) and given:
-            return Script(agents={name: self._agent(name, turns) for name, turns in given.items()})
+            for name in given:
+                nodes = self._named(name, ("claude", name), on_key=True)
+                if nodes and not any(node.agent is not None for node in nodes):
+                    message = f"`{name}` is of type {nodes[0].type}, no agent"
+                    self._wrong(("claude", name), message, on_key=True)
+            return Script(agents={name: self._turns(told, ("claude", name)) for name, told in given.items()})
         return Script(turns=self._turns(given, ("claude",)))
 
     def _script_file(self, name: Json) -> Script | None:
@@ -233,12 +230,6 @@ class Reader:
         except ScriptError as error:
             self._wrong(path, str(error))
             return None
-
-    def _agent(self, name: str, turns: Json) -> tuple[Turn, ...]:
-        nodes = self._named(name, ("claude", name), on_key=True)
-        if nodes and not any(node.agent is not None for node in nodes):
-            self._wrong(("claude", name), f"`{name}` is of type {nodes[0].type}, no agent", on_key=True)
-        return self._turns(turns, ("claude", name))
 
     def _turns(self, given: Json, path: Path) -> tuple[Turn, ...]:
         from engine.models.scripted import Turn
@@ -281,19 +272,16 @@ class Reader:
                 if name in given:
                     self._wrong((*path, name), f"`{name}` belongs beside what a person does", on_key=True)
         if head == "wait":
-            return self._wait(given[head], (*path, head))
+            try:
+                return Wait(parse_duration(str(given[head])))
+            except ValueError as error:
+                self._wrong((*path, head), str(error))
+                return None
         if head == "expect":
             return self._expect(given[head], (*path, head))
         beside = {name: self._beside(name, given, path) for name in BESIDE}
         verb, value = self._verb(given[head], (*path, head))
         return Act(head, verb, value, beside["on"], beside["refused"], beside["while"]) if verb else None
-
-    def _wait(self, given: Json, path: Path) -> Wait | None:
-        try:
-            return Wait(parse_duration(given if isinstance(given, str) else str(given)))
-        except ValueError as error:
-            self._wrong(path, str(error))
-            return None
 
     def _beside(self, name: str, given: dict[str, Json], path: Path) -> str | None:
         value = given.get(name)
@@ -363,28 +351,23 @@ class Reader:
         self.faults += faults
         if expect is None:
             return None
-        for fault in self._expected(expect):
-            self.faults.append(fault.under(path))
-        for name, place in self._names(expect):
-            self._named(name, (*path, *place), on_key=bool(place) and place[-1] == name)
-        return expect
-
-    def _expected(self, expect: ExpectDoc) -> Iterator[Fault]:
         of_prompt = {"message", "kind", "choices", "asks"} & expect.model_fields_set
         if of_prompt and expect.prompt is None:
             name = min(of_prompt)
-            yield Fault(
-                (name,), f"`{name}` is about a question: say which, with `prompt`", _POSTED, on_key=True
-            )
+            message = f"`{name}` is about a question: say which, with `prompt`"
+            self._wrong((*path, name), message, "what was posted in the thread is `posted`", on_key=True)
         for node, status in (expect.nodes or {}).items():
             if status not in NODE_STATUS:
                 hint = suggest(status, NODE_STATUS, f"one of {', '.join(NODE_STATUS)}")
-                yield Fault(("nodes", node), f"no node is ever `{status}`", hint)
+                self._wrong((*path, "nodes", node), f"no node is ever `{status}`", hint)
         for index, effect in enumerate(expect.effects or ()):
             one = isinstance(effect, dict) and len(effect) == 1
             if not (isinstance(effect, str) or one):
                 hint = "write the node's id, or `id: {what its configuration has}`"
-                yield Fault(("effects", index), f"expected a node, not {kind_of(effect)}", hint)
+                self._wrong((*path, "effects", index), f"expected a node, not {kind_of(effect)}", hint)
+        for name, place in self._names(expect):
+            self._named(name, (*path, *place), on_key=bool(place) and place[-1] == name)
+        return expect
 
     @staticmethod
     def _names(expect: ExpectDoc) -> Iterator[tuple[str, Path]]:
@@ -410,4 +393,3 @@ _STEP_HINT = "write `- expect: {...}`, `- wait: 10m`, or `- ana: approve` for a 
 _FILES_HINT = "as in {disk.txt: 90% used}"
 _TURN_HINT = "write `- text: what Claude says`, with `tools: [{name: ..., input: {...}}]` where it calls some"
 _ACT_HINT = f"one of {', '.join(VERBS)}"
-_POSTED = "what was posted in the thread is `posted`"

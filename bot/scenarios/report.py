@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from io import StringIO
 from typing import TYPE_CHECKING
 
 from bot.scenarios.play import Failure, Result
@@ -58,27 +59,23 @@ class Told:
 
 def lines(told: Told, paint: Paint) -> Iterator[str]:
     """The printed result of a scenario."""
+    result, facts = told.result, ""
     if told.table is not None:
-        mark = paint("green", "✓") if told.passed else paint("red", "✗")
-        yield f"{mark} {clean(told.name)}  {paint('dim', '(' + plural(told.table.calls, 'call') + ')')}"
-        for failure in told.failures:
-            yield from _indented(_failure(failure, paint))
-        return
-    if told.result is None:
-        yield f"{paint('red', '✗')} {clean(told.file)}"
-        yield from _indented([told.problem or ""])
-        return
-    result = told.result
-    mark = paint("green", "✓") if result.passed else paint("red", "✗")
-    steps = plural(len(result.scenario.steps), "step")
-    facts = f"{result.scenario.flow.name}, {steps}, {told.seconds:.1f} s"
-    yield f"{mark} {clean(result.scenario.name)}  {paint('dim', f'({facts})')}"
-    for failure in result.plain.failures:
+        facts = plural(told.table.calls, "call")
+    elif result is not None:
+        steps = plural(len(result.scenario.steps), "step")
+        facts = f"{result.scenario.flow.name}, {steps}, {told.seconds:.1f} s"
+    mark = paint("green", "✓") if told.passed else paint("red", "✗")
+    yield f"{mark} {clean(told.name)}" + (f"  {paint('dim', f'({facts})')}" if facts else "")
+    if told.problem is not None:
+        yield from _indented([told.problem])
+    for failure in told.failures:
         yield from _indented(_failure(failure, paint))
-    if result.plain.failures:
-        yield from _indented([paint("dim", "what happened:")])
-        yield from _indented([f"  {line}" for line in story_lines(result.plain.events, paint)])
-    yield from _indented(_kills(result, paint))
+    if result is not None:
+        if told.failures:
+            yield from _indented([paint("dim", "what happened:")])
+            yield from _indented([f"  {line}" for line in story_lines(result.plain.events, paint)])
+        yield from _indented(_kills(result, paint))
 
 
 def _failure(failure: Failure, paint: Paint) -> list[str]:
@@ -141,17 +138,13 @@ def _json(told: Told) -> Json:
         "ok": told.passed,
         "seconds": round(told.seconds, 3),
         "problem": told.problem,
-        "failures": [_failed(failure) for failure in told.failures],
+        "failures": list(map(asdict, told.failures)),
         "kills": None if result is None else result.kills,
         "killed": [
-            {"what": killed.what, "failures": [_failed(failure) for failure in killed.failures]}
+            {"what": killed.what, "failures": list(map(asdict, killed.failures))}
             for killed in (result.killed if result else ())
         ],
     }
-
-
-def _failed(failure: Failure) -> Json:
-    return {"place": failure.place, "title": failure.title, "lines": list(failure.lines)}
 
 
 # --- JUnit -------------------------------------------------------------------------------------------------
@@ -211,11 +204,5 @@ def _problem(case: Element, kind: str, message: str, text: str) -> None:
     found.text = clean(text)
 
 
-class _NoPaint(Paint):
-    """No colours: for a file."""
-
-    def __init__(self) -> None:
-        self.on = False
-
-
-_PLAIN = _NoPaint()
+_PLAIN = Paint(StringIO())
+"""No colours: for a file."""

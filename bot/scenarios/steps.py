@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from bot.config.session_files import SessionFiles, keep
 from bot.scenarios.document import Act, is_asked
@@ -34,23 +34,25 @@ from engine.language.codec import Json
 Fits: TypeAlias = Callable[[Asked], bool]
 
 
-class Hand:
+class Hand(NamedTuple):
     """One person at one step: `key` is what makes the deed the same when it is done again after a kill."""
 
-    def __init__(self, act: Act, actor: Actor, key: str, gate: Gate, home: Path) -> None:
-        self._home = home
-        self._act = act
-        self._actor = actor
-        self._key = key
-        self._gate = gate
+    act: Act
+    actor: Actor
+    key: str
+    gate: Gate
+    home: Path
 
     def command(self, state: State, people: dict[str, Actor]) -> Command:
         """Return the command of the action. Raises `GaveUp` unless it means exactly one question."""
-        act, actor, key, value = self._act, self._actor, self._key, self._act.value
+        act, actor, key, value = self.act, self.actor, self.key, self.act.value
         text = value if isinstance(value, str) else None
         match act.verb:
+            case "reply" if act.on is None:
+                return Message(text or "", actor, key)
             case "reply":
-                return self._reply(state, text or "")
+                prompt = self._open(state, lambda prompt: True)
+                return Answer(prompt.prompt_id, actor, key, text=text or "")
             case "message":
                 return Steer(text or "", actor, key)
             case "pause":
@@ -79,76 +81,63 @@ class Hand:
             case "files":
                 return self._files(state, dict(value))
         said = {"say": text, "choose": text}.get(act.verb, act.verb) or ""
-        prompt = self._open(state, lambda prompt: _takes(prompt, said, act.verb))
+
+        def takes(prompt: Asked) -> bool:
+            chosen = match_option(prompt.options, split_words(prompt, said)[0])
+            return chosen is not None or (act.verb == "say" and prompt.accepts_text)
+
+        prompt = self._open(state, takes)
         label, words = split_words(prompt, said)
         reason = text if act.verb in DECIDED else words
         option = match_option(prompt.options, label)
         if option is None:
-            return Answer(prompt.prompt_id, self._actor, self._key, text=said)
-        return Answer(prompt.prompt_id, self._actor, self._key, value=option["value"], reason=reason)
+            return Answer(prompt.prompt_id, self.actor, self.key, text=said)
+        return Answer(prompt.prompt_id, self.actor, self.key, value=option["value"], reason=reason)
 
     def _files(self, state: State, contents: dict[str, str]) -> Command:
         """Files as somebody drops them into the thread."""
         prompt = self._open(state, lambda prompt: prompt.accepts_files)
-        folder = self._home / "given"
+        folder = self.home / "given"
         folder.mkdir(exist_ok=True)
         paths = [folder / name for name in contents]
         for path in paths:
             path.write_text(contents[path.name], "utf-8")
-        kept = keep(SessionFiles(self._home), state.session_id, prompt.prompt_id, prompt, paths)
-        return Answer(prompt.prompt_id, self._actor, self._key, files=kept)
-
-    def _reply(self, state: State, text: str) -> Command:
-        if self._act.on is None:
-            return Message(text, self._actor, self._key)
-        prompt = self._open(state, lambda prompt: True)
-        return Answer(prompt.prompt_id, self._actor, self._key, text=text)
+        kept = keep(SessionFiles(self.home), state.session_id, prompt.prompt_id, prompt, paths)
+        return Answer(prompt.prompt_id, self.actor, self.key, files=kept)
 
     def _open(self, state: State, fits: Fits) -> Asked:
         """The one open question that is meant."""
         asked = [state.prompts[prompt_id] for prompt_id in asked_in_order(state)]
-        if self._act.on is not None:
-            named = [prompt for prompt in asked if is_asked(prompt, self._act.on)]
+        if self.act.on is not None:
+            named = [prompt for prompt in asked if is_asked(prompt, self.act.on)]
             if not named:
-                raise GaveUp([f"`{self._act.on}` asks nothing now.", *open_lines(state)])
+                raise GaveUp([f"`{self.act.on}` asks nothing now.", *open_lines(state)])
             asked = named
         found = [prompt for prompt in asked if fits(prompt)]
         if len(found) > 1:
-            found = [
-                prompt
-                for prompt in found
-                if (self._gate(self._actor, prompt.rules.action, state, prompt) is None)
-            ] or found
+            mine = [one for one in found if self.gate(self.actor, one.rules.action, state, one) is None]
+            found = mine or found
         if len(found) > 1:
             paths = ", ".join(f"`{prompt.path}`" for prompt in found)
             raise GaveUp(
                 [f"Several questions could be meant: {paths}. Say which: `on: {found[0].path}` in this step."]
             )
         if not found:
-            raise GaveUp([f"No open question takes {_said(self._act)}.", *open_lines(state)])
+            raise GaveUp([f"No open question takes {_said(self.act)}.", *open_lines(state)])
         return found[0]
 
     def _standing(self, state: State) -> Asked:
         found = [
             prompt
             for prompt in state.prompts.values()
-            if _stands(state, prompt) and (self._act.on is None or is_asked(prompt, self._act.on))
+            # Approvals that have a grant in force.
+            if (grant := state.grants.get(prompt.prompt_id)) is not None
+            and grant.over is None
+            and (self.act.on is None or is_asked(prompt, self.act.on))
         ]
         if len(found) != 1:
             raise GaveUp(["No grant stands that could be revoked now.", *open_lines(state)])
         return found[0]
-
-
-def _stands(state: State, prompt: Asked) -> bool:
-    """True if this approval has a grant in force."""
-    grant = state.grants.get(prompt.prompt_id)
-    return grant is not None and grant.over is None
-
-
-def _takes(prompt: Asked, said: str, verb: str) -> bool:
-    if match_option(prompt.options, split_words(prompt, said)[0]):
-        return True
-    return verb == "say" and prompt.accepts_text
 
 
 def _said(act: Act) -> str:
@@ -161,22 +150,19 @@ def open_lines(state: State) -> list[str]:
     """Return the open questions, as text."""
     prompts = [state.prompts[prompt_id] for prompt_id in asked_in_order(state)]
     if not prompts:
-        return [f"Nothing is asked now: the session is {standing(state.status, state.phase)}{_at(state)}."]
-    return ["Asked now:", *(f"  {line}" for prompt in prompts for line in _lines(prompt))]
+        active = [path for path in state.active if path not in state.containers]
+        at = f", at {', '.join(active)}" if active else ""
+        return [f"Nothing is asked now: the session is {standing(state.status, state.phase)}{at}."]
+    return ["Asked now:", *(f"  {_line(prompt)}" for prompt in prompts)]
 
 
-def _at(state: State) -> str:
-    active = [path for path in state.active if path not in state.containers]
-    return f", at {', '.join(active)}" if active else ""
-
-
-def _lines(prompt: Asked) -> Sequence[str]:
+def _line(prompt: Asked) -> str:
     options = [str(option["label"]) for option in prompt.options]
     fields = [str(field["name"]) for field in prompt.fields]
     takes = " | ".join(options) or ("form: " + ", ".join(fields) if fields else "a reply")
     message = " ".join(prompt.message.split())
     message = message if len(message) <= 100 else message[:99] + "…"
-    return [f"{prompt.path}: {message}  [{takes}]"]
+    return f"{prompt.path}: {message}  [{takes}]"
 
 
 def done_before(act: Act, key: str, state: State, since: Sequence[str]) -> bool:

@@ -132,31 +132,28 @@ class World:
 def actors(people: Mapping[str, PersonDoc]) -> dict[str, Actor]:
     """The people of a scenario as the policy sees them: members of the workspace, with all that is known of them."""
     emails = {name: facts.email or f"{name.casefold()}@example.com" for name, facts in people.items()}
-    return {name: _actor(name, facts, emails) for name, facts in people.items()}
-
-
-def _actor(name: str, facts: PersonDoc, emails: Mapping[str, str]) -> Actor:
-    return Actor(
-        id=facts.id or user_id(name),
-        name=facts.name or name,
-        team_id=TEAM,
-        email=emails[name],
-        manager=emails[facts.manager] if facts.manager else None,
-        groups=frozenset(group.removeprefix("@") for group in facts.groups),
-        in_channel=facts.in_channel,
-        is_restricted=facts.guest,
-        facts_known=True,
-    )
+    return {
+        name: Actor(
+            id=facts.id or user_id(name),
+            name=facts.name or name,
+            team_id=TEAM,
+            email=emails[name],
+            manager=emails[facts.manager] if facts.manager else None,
+            groups=frozenset(group.removeprefix("@") for group in facts.groups),
+            in_channel=facts.in_channel,
+            is_restricted=facts.guest,
+            facts_known=True,
+        )
+        for name, facts in people.items()
+    }
 
 
 def user_id(name: str) -> str:
     """The Slack id of somebody of whom the file says none."""
-    plain = "".join(letter for letter in name.upper() if letter.isascii() and letter.isalnum())
-    return (
-        f"U0{plain}"
-        if plain == name.upper()
-        else f"U0{hashlib.sha256(name.encode()).hexdigest()[:8].upper()}"
-    )
+    plain = name.upper()
+    if not (plain.isascii() and plain.isalnum()):
+        plain = hashlib.sha256(name.encode()).hexdigest()[:8].upper()
+    return f"U0{plain}"
 
 
 def gate_for(scenario: Scenario) -> Gate:
@@ -168,11 +165,10 @@ def gate_for(scenario: Scenario) -> Gate:
 
 def manager_of(scenario: Scenario, entry: str) -> str | None:
     """Return the manager of a person, given by id or e-mail address, as in the scenario."""
-    people = actors(scenario.people).values()
-    return next(
-        (one.manager for one in people if entry.casefold() in (one.id.casefold(), str(one.email).casefold())),
-        None,
-    )
+    for one in actors(scenario.people).values():
+        if entry.casefold() in (one.id.casefold(), str(one.email).casefold()):
+            return one.manager
+    return None
 
 
 def starter(scenario: Scenario) -> Actor:
@@ -239,7 +235,8 @@ class Fakes(Mapping[str, Runner]):
         if not await life.at_gate(ctx):
             return Interrupted("cut")
         node_id = life.node_id(ctx.path)
-        number = outcomes_at(life.events, ctx.path)
+        # A kill leaves no outcome; a time limit or a lost connection leaves one.
+        number = sum(1 for event in life.events if _is_outcome(event, ctx.path))
         run = (ctx.idempotency_key, number)
         before = [done for done in world.done if (done.path, done.number) == (ctx.path, number)]
         if any(done.life == world.lives for done in before):
@@ -320,11 +317,6 @@ async def _tools_of_servers(server: str, names: Sequence[str]) -> Sequence[Tool]
     return [Tool(f"{server}__{name}", "", {"type": "object"}) for name in names]
 
 
-def outcomes_at(events: list[Event], path: str) -> int:
-    """Return the number of outcomes of a place. A kill leaves none; a time limit or a lost connection leaves one."""
-    return sum(1 for event in events if _is_outcome(event, path))
-
-
 def _is_outcome(event: Event, path: str) -> bool:
     if isinstance(event, CallOutcome):
         return event.turn == path
@@ -349,17 +341,11 @@ def outcome_of(fake: FakeDoc, kind: str, config: Mapping[str, Json]) -> Outcome:
         default = node_types()[kind].unknown_output if kind in node_types() else {}
         return Completed({**default, **fake.output} if isinstance(fake.output, dict) else fake.output)
     output = {**_DEFAULTS[kind], **(fake.output if isinstance(fake.output, dict) else {})}
-    return _shell(output, config) if kind == "shell" else _http(output, config)
-
-
-def _shell(output: dict[str, Json], config: Mapping[str, Json]) -> Outcome:
-    code, fine = output["exit_code"], config.get("ok_codes") or [0]
-    if fine == "any" or code in fine:
-        return Completed(output)
-    return Failed("exit_code", f"ended with exit code {code}", output)
-
-
-def _http(output: dict[str, Json], config: Mapping[str, Json]) -> Outcome:
+    if kind == "shell":
+        code, fine = output["exit_code"], config.get("ok_codes") or [0]
+        if fine == "any" or code in fine:
+            return Completed(output)
+        return Failed("exit_code", f"ended with exit code {code}", output)
     if output["json"] is not None and not output["body"]:
         output["body"] = encode(output["json"]).decode()
     status, fine = output["status"], config.get("ok_status")

@@ -57,13 +57,7 @@ from bot.views.service import Kind, Views
 from bot.views.waiting_for import WaitingFor
 from bot.wire.budget import Budget, limits_of
 from bot.wire.channel_aliases import Aliases
-from bot.wire.client import (
-    AuthLost,
-    IncomingFiles,
-    app_client,
-    bot_client,
-    passing,
-)
+from bot.wire.client import AuthLost, IncomingFiles, bot_client, passing
 from bot.wire.said import Said
 from bot.wire.sockets import HEARD
 from bot.wire.users import Channels, Links, LookupFailed, People, UnknownPerson
@@ -127,7 +121,7 @@ class Bot:
             limits_of(self.settings.slack_limits), chance=self.machine.tuning.jitter
         )
         bot = bot_client(bot_token, self.settings.api_url, self.machine.session, budget)
-        app = app_client(app_token, self.settings.api_url, self.machine.session, budget)
+        app = bot_client(app_token, self.settings.api_url, self.machine.session, budget)
         flows = list(self.library.refresh().values())
         identity = await identify(bot, app, self.settings.api_url, flows)
         if identity.report.fatal:

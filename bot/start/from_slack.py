@@ -58,37 +58,32 @@ _MOST_SHOWN = 30
 T = TypeVar("T")
 
 
+@dataclass(eq=False, repr=False)
 class SessionStatus:
-    """Reads sessions; writes nothing."""
+    """Reads sessions; writes nothing. `links` are to messages. `full` are the methods of Slack that are used up now;
+    `catching_up` says how far the read of what was missed has come."""
 
-    def __init__(
-        self,
-        notices: Notices,
-        full: Callable[[], Sequence[Full]] = lambda: (),
-        catching_up: Callable[[], str | None] = lambda: None,
-        links: Links | None = None,
-    ) -> None:
-        """`links` are to messages. `full` are the methods of Slack that are used up now; `catching_up` says how far the read of what was missed
-        has come."""
-        self._full = full
-        self._notices = notices
-        self._engine = notices.engine
-        self._catching_up = catching_up
-        self._links = links
+    notices: Notices
+    full: Callable[[], Sequence[Full]]
+    catching_up: Callable[[], str | None]
+    links: Links
 
     async def of(self, heads: Sequence[Head]) -> str:
         """The status of these sessions as text; those on hold are left out."""
         sound = [head for head in heads if head.quarantined is None]
-        found = [(state, await self._engine.flow_of(state.session_id)) for state in await self._states(sound)]
-        queued = {state.session_id: await behind(self._engine.writer, state) for state, _ in found}
-        return phrases.status_text(found, self._engine.now(), queued)
+        found = [
+            (state, await self.notices.engine.flow_of(state.session_id))
+            for state in await self._states(sound)
+        ]
+        queued = {state.session_id: await behind(self.notices.engine.writer, state) for state, _ in found}
+        return phrases.status_text(found, self.notices.engine.now(), queued)
 
     async def places(self, meant: Sequence[PromptState]) -> dict[str, str]:
         """The places of these prompts in their sessions, as mrkdwn."""
         places = {}
         for prompt in meant:
-            state = await self._engine.verified_state(prompt.session_id)
-            flow = await self._engine.flow_of(prompt.session_id)
+            state = await self.notices.engine.verified_state(prompt.session_id)
+            flow = await self.notices.engine.flow_of(prompt.session_id)
             places[prompt.prompt_id] = " › ".join(around(state, flow, prompt.path))
         return places
 
@@ -96,22 +91,22 @@ class SessionStatus:
         """The runs of a channel as text."""
         here = (await self._living_in(channel))[:_MOST_SHOWN]
         states = await self._states(here)
-        found = [(state, await self._engine.flow_of(state.session_id)) for state in states]
+        found = [(state, await self.notices.engine.flow_of(state.session_id)) for state in states]
         spots = {
             state.session_id: (str(state.thread["channel"]), str(state.thread["threadTs"]))
             for state in states
             if state.thread
         }
-        known = {} if self._links is None else await self._links.those_known(spots.values())
+        known = await self.links.those_known(spots.values())
         links = {session_id: known[spot] for session_id, spot in spots.items() if spot in known}
         text = phrases.running_text(found, links)
-        limits = [phrases.limit_text(full.method, full.waiting, full.seconds) for full in self._full()]
-        reading = self._catching_up()
+        limits = [phrases.limit_text(full.method, full.waiting, full.seconds) for full in self.full()]
+        reading = self.catching_up()
         return "\n".join([text, *limits, *([reading] if reading else [])])
 
     async def allowed(self, channel: str, wider: Sequence[str]) -> str:
         """Return the calls of agents that are always allowed in a channel, and the place to revoke them."""
-        now, states = self._engine.now(), await self._states(await self._living_in(channel))
+        now, states = self.notices.engine.now(), await self._states(await self._living_in(channel))
         lines = [
             f"{line(grant)} · used {plural(grant.used, 'time')} · {safe(state.flow_name)}"
             for state in states
@@ -129,7 +124,7 @@ class SessionStatus:
         found = []
         for head in heads:
             with suppress(SchemaTooNew):
-                found.append(await self._engine.verified_state(head.session_id))
+                found.append(await self.notices.engine.verified_state(head.session_id))
         return found
 
     async def threads(self, channel: str) -> list[str]:
@@ -137,7 +132,7 @@ class SessionStatus:
         return list(dict.fromkeys(str(head.thread_key) for head in await self._living_in(channel)))
 
     async def _living_in(self, channel: str) -> list[Head]:
-        return [head for head in await self._notices.living(channel) if head.quarantined is None]
+        return [head for head in await self.notices.living(channel) if head.quarantined is None]
 
 
 @dataclass(eq=False, repr=False)

@@ -105,7 +105,8 @@ class Schedules:
         return max(0.05, wait)
 
     async def _look_at(self, flow: Flow, trigger: Trigger, now: datetime) -> None:
-        scope = f"schedule:{flow.name}:{_digest(trigger)}"
+        text = "\n".join((trigger.pattern, trigger.timezone, trigger.channel or ""))
+        scope = f"schedule:{flow.name}:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
         mark = await self.writer.call(self.writer.store.marks.ts, scope)
         if mark is None:
             # Seen for the first time: what was before is not for it.
@@ -119,17 +120,14 @@ class Schedules:
         if late > max(trigger.missed, GRACE_SECONDS):
             log.warning("%s was due at %s, which is too long ago to be made up for", flow.name, when)
         else:
-            await self._ingest(flow, trigger, scope, when, late)
+            why = f"scheduled: {trigger.pattern} ({trigger.timezone})"
+            if late > GRACE_SECONDS:
+                why += f", due at {when}, made up for now"
+            place = trigger.channel or ""
+            item = wanted_item(f"{scope}:{when}", flow.name, place, trigger.values, why=why)
+            if (await self.writer.ingest([item], self.now()))[0] is not None:
+                self.taken()
         await self.writer.call(self.writer.store.marks.move, scope, f"{latest.timestamp():.6f}")
-
-    async def _ingest(self, flow: Flow, trigger: Trigger, scope: str, when: str, late: float) -> None:
-        why = f"scheduled: {trigger.pattern} ({trigger.timezone})"
-        if late > GRACE_SECONDS:
-            why += f", due at {when}, made up for now"
-        place = trigger.channel or ""
-        item = wanted_item(f"{scope}:{when}", flow.name, place, trigger.values, why=why)
-        if (await self.writer.ingest([item], self.now()))[0] is not None:
-            self.taken()
 
 
 def latest_before(trigger: Trigger, now: datetime) -> datetime:
@@ -142,8 +140,3 @@ def latest_before(trigger: Trigger, now: datetime) -> datetime:
 def following(trigger: Trigger, now: datetime) -> datetime:
     """The first time of a schedule after `now`, in UTC."""
     return next(CronSim(trigger.pattern, now.astimezone(ZoneInfo(trigger.timezone)))).astimezone(UTC)
-
-
-def _digest(trigger: Trigger) -> str:
-    text = "\n".join((trigger.pattern, trigger.timezone, trigger.channel or ""))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from engine.language.counting import plural as plural
-from engine.language.errors import SaysoError
+from engine.language.errors import SaysoError, UnknownSession
 
 if TYPE_CHECKING:
     from bot.config.settings import Settings
@@ -88,11 +88,13 @@ def database_exists(settings: Settings) -> bool:
 
 
 @contextmanager
-def opened(settings: Settings, *, verify: bool = False) -> Iterator[Store]:
-    """The store, closed afterwards; without keys for what is encrypted in it where it is only to `verify`.
-    Raises `StorageError`."""
+def opened(settings: Settings, missing: str = "", *, verify: bool = False) -> Iterator[Store]:
+    """The store, closed afterwards; without keys for what is encrypted in it where it is only to `verify`. `missing` says
+    what there is not where there is no database yet. Raises `StorageError`, `UnknownSession`."""
     from engine.storage.open import open_store
 
+    if missing and not database_exists(settings):
+        raise UnknownSession(f"There is {missing}: {settings.database_url} does not exist yet.")
     keys = settings.encryption_keys or (None if verify else ())
     store = open_store(settings.database_url, settings.secret_key, keys, patience=PATIENCE_SECONDS)
     try:
@@ -102,13 +104,13 @@ def opened(settings: Settings, *, verify: bool = False) -> Iterator[Store]:
 
 
 @contextmanager
-def writing(settings: Settings) -> Iterator[Store]:
+def writing(settings: Settings, missing: str = "") -> Iterator[Store]:
     """The store for a command that writes: at its end some of what is older than the retention is deleted.
-    Raises `StorageError`."""
+    Raises `StorageError`, `UnknownSession`."""
     from bot.compose.retention import clean_up
     from engine.run.stored import utc_now
 
-    with opened(settings) as store:
+    with opened(settings, missing) as store:
         yield store
         clean_up(settings, store, utc_now())
 
@@ -149,7 +151,7 @@ MEANINGS: dict[Exit, str] = {
 INTERRUPTED = 130
 """Ctrl-C where there was nothing to keep; what a shell expects of a program that ends by SIGINT."""
 
-_BY_CODE = {
+BY_CODE = {
     code: exit_code
     for exit_code, codes in {
         Exit.USAGE: [
@@ -212,11 +214,6 @@ class UsageError(SaysoError):
     code = "usage"
 
 
-def exit_for(code: str) -> Exit:
-    """The exit code for an error's `code`; one that is not listed is a failure."""
-    return _BY_CODE.get(code, Exit.FAILED)
-
-
 def exit_of(state: State) -> Exit:
     """The exit code for a session that was left like this."""
     from engine.journal.queries import is_rejection
@@ -226,11 +223,6 @@ def exit_of(state: State) -> Exit:
     if state.status == "failed" and is_rejection(state.error):
         return Exit.REJECTED
     return Exit.FAILED if state.status in ("failed", "aborted") else Exit.PAUSED
-
-
-def epilog() -> str:
-    """The table as `--help` shows it."""
-    return "\n    ".join(["  Exit codes:", *(f"{code.value}  {told}" for code, told in MEANINGS.items())])
 
 
 # --- output ------------------------------------------------------------------------------------------------
@@ -337,6 +329,21 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], paint: Paint) -
         line = "  ".join([*padded, fitted(row[-1], room)]).rstrip()
         lines.append(paint("dim", line) if number == 0 else line)
     return lines
+
+
+def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print the rows in aligned columns."""
+    for line in table(headers, rows, Paint(sys.stdout)):
+        print(line)
+
+
+@contextmanager
+def writable(path: Path | str) -> Iterator[None]:
+    """Errors of the system mean that this file cannot be written. Raises `UsageError`."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}.") from error
 
 
 def moment(text: str) -> str:

@@ -11,13 +11,13 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from typing import Any, TextIO, TypeAlias
+from typing import Any, TextIO, TypeAlias, TypeVar
 
 from msgspec import Struct
 
 from bot.config.session_files import SessionFiles
 from bot.config.settings import Settings
-from bot.rendering.text import asked, elapsed, plain
+from bot.rendering.text import asked, elapsed
 from bot.terminal.console import (
     INTERRUPTED,
     Paint,
@@ -31,14 +31,13 @@ from bot.terminal.console import (
 )
 from bot.terminal.described import MARKS
 from bot.terminal.follower import MOVES, Follower, due_moments, open_prompts, terminal_label
-from bot.terminal.narration import asked_of, covers_json, error_text, question_lines, where
+from bot.terminal.narration import asked_of, error_text, prompt_json, question_lines, where
 from bot.terminal.screen import TerminalScreen
 from engine.decide import limits
-from engine.decide.limits import pending
 from engine.decide.policy import Gate
 from engine.journal.phases import REJECTED
 from engine.journal.queries import ended_at, is_rejection, verdict
-from engine.journal.state import Asked, NodeRun, State
+from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.actors import Actor
 from engine.language.codec import Json
@@ -48,6 +47,7 @@ from engine.storage.store import Store
 ONE_SIGNAL_SECONDS = 0.1
 """SIGTERMs so close together are one wish: `timeout` of the coreutils sends its signal to the program and to its group."""
 
+T = TypeVar("T")
 Begin: TypeAlias = Callable[[Engine, Any], Awaitable[object]]
 """First action: start the session, answer something, or take it up as it is."""
 
@@ -67,11 +67,6 @@ class Mode(Struct, frozen=True):
         person = sys.stdin.isatty() and not no_input
         return cls(ask=person, wait=person if wait is None else wait, json=as_json or not person)
 
-    @classmethod
-    def after_answer(cls, wait: bool | None, *, as_json: bool) -> Mode:
-        """The mode of a command that says one thing to a session, and then asks nothing more."""
-        return cls(ask=False, wait=sys.stdin.isatty() if wait is None else wait, json=as_json)
-
     @property
     def out(self) -> TextIO:
         """Return the stream that people read."""
@@ -81,6 +76,20 @@ class Mode(Struct, frozen=True):
 def local_gate(settings: Settings) -> Gate:
     """The policy of a process without Slack: nobody of Slack acts here."""
     return Gate(None, settings.admins, settings.allow_guests, allow_local=True)
+
+
+async def with_engine(
+    settings: Settings, store: Store, work: Callable[[Engine], Awaitable[T]], *, slack: bool = False
+) -> T:
+    """Do some work with an engine of this process, and close it."""
+    from bot.compose.environment import make_engine
+
+    engine = make_engine(settings, store, local_gate(settings), label="cli", slack=slack)
+    await engine.open()
+    try:
+        return await work(engine)
+    finally:
+        await engine.close()
 
 
 def follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin: Begin) -> int:
@@ -122,7 +131,8 @@ async def _follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin
                 told=0 if head is None else head.seq,
                 files=SessionFiles(settings.home, engine.files),
             )
-            with _signals(follower, screen), _kept_free(mode):
+            # Prints of users' functions go to the stream that people read: a program may read standard output.
+            with _signals(follower, screen), redirect_stdout(mode.out):
                 state = await follower.follow(lambda: begin(engine, follower))
         finally:
             screen.close()
@@ -135,16 +145,6 @@ async def _follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin
     if follower.too_late is not None:
         raise follower.too_late
     return exit_of(state)
-
-
-@contextmanager
-def _kept_free(mode: Mode) -> Iterator[None]:
-    """Redirect prints of users' functions to the stream that people read: a program may read standard output."""
-    if mode.json:
-        with redirect_stdout(mode.out):
-            yield
-    else:
-        yield
 
 
 async def _tell_where(engine: Engine, screen: TerminalScreen, session_id: str) -> None:
@@ -193,25 +193,6 @@ def _signals(follower: Follower, screen: TerminalScreen) -> Iterator[None]:
 # --- how it ended ------------------------------------------------------------------------------------------
 
 
-def prompt_json(prompt: Asked, state: State) -> dict[str, Json]:
-    """An open question for a machine."""
-    return {
-        "promptId": prompt.prompt_id,
-        "sessionId": state.session_id,
-        "flow": state.flow_name,
-        "path": prompt.path,
-        "kind": prompt.kind,
-        "message": plain(prompt.message),
-        "covers": covers_json(prompt),
-        "options": [{"value": option["value"], "label": option["label"]} for option in prompt.options],
-        "acceptsText": prompt.accepts_text,
-        "acceptsFiles": prompt.accepts_files,
-        "fields": prompt.fields,
-        "asked": asked(prompt, state.actor),
-        "deadline": prompt.deadline,
-    }
-
-
 def result_json(state: State, store: Store) -> dict[str, Json]:
     """Return the resting state of a session, and its waits, for a machine. Raises `StorageError`."""
     waits = due_moments(state)
@@ -219,15 +200,23 @@ def result_json(state: State, store: Store) -> dict[str, Json]:
         "sessionId": state.session_id,
         "flow": state.flow_name,
         "status": state.status,
-        "prompts": [prompt_json(prompt, state) for prompt in open_prompts(state)],
-        "waitsFor": _waits_for(state, store),
+        "prompts": [
+            prompt_json(prompt, state.session_id, state.flow_name, state.actor)
+            for prompt in open_prompts(state)
+        ],
+        "waitsFor": list(_waits_for(state, store)),
         "waitsUntil": min(waits) if waits else None,
         **(
             {"waitsForLock": state.lock.name}
-            if state.lock is not None and pending(state) and not state.ended
+            if state.lock is not None and limits.pending(state) and not state.ended
             else {}
         ),
-        "outputs": {path: run.output for path, run in _in_order(state) if run.status == "completed"},
+        "outputs": {
+            # As they began; a map in memory has no order of its own.
+            path: run.output
+            for path, run in sorted(state.nodes.items(), key=lambda item: (item[1].started_at or "", item[0]))
+            if run.status == "completed"
+        },
         "error": _error(state),
         "code": (state.error or {}).get("type") if state.status == "failed" else None,
         "limits": list(state.limits),
@@ -245,11 +234,6 @@ def _error(state: State) -> dict[str, Json] | None:
     return {**state.error, "item": max(found, key=lambda one: len(one[0]))[1]}
 
 
-def _in_order(state: State) -> list[tuple[str, NodeRun]]:
-    """The nodes as they began; a map in memory has no order of its own."""
-    return sorted(state.nodes.items(), key=lambda item: (item[1].started_at or "", item[0]))
-
-
 def _tell_end(
     place: Place,
     screen: TerminalScreen,
@@ -264,8 +248,11 @@ def _tell_end(
     took = elapsed(timestamps.seconds_between(state.created_at, state.updated_at))
     match state.status:
         case "complete":
+            at_limits = "; ".join(one_line(limits.told(limit)) for limit in state.limits)
             screen.line(
-                _signed(paint, "completed", f"completed after {took}") + _ended(state) + _limits(state)
+                _signed(paint, "completed", f"completed after {took}")
+                + (f", at {clean(end.node_id)}" if (end := ended_at(state)) else "")
+                + (f", at a limit: {at_limits}" if at_limits else "")
             )
         case "failed" if is_rejection(state.error):
             screen.line(_signed(paint, REJECTED, one_line(verdict(state.error), 200)))
@@ -303,47 +290,26 @@ def _signed(paint: Paint, status: str, words: str) -> str:
     return paint(color, f"{sign} {words}")
 
 
-def _ended(state: State) -> str:
-    """The `end` that it ended at."""
-    return "" if (end := ended_at(state)) is None else f", at {clean(end.node_id)}"
-
-
-def _limits(state: State) -> str:
-    """The limits that it went on at."""
-    told = "; ".join(one_line(limits.told(limit)) for limit in state.limits)
-    return f", at a limit: {told}" if told else ""
-
-
 # --- what a session waits for ------------------------------------------------------------------------------
 
 
-def _waits_for(state: State, store: Store) -> list[dict[str, Json]]:
+def _waits_for(state: State, store: Store) -> Iterator[dict[str, Json]]:
     """All that can move the session now, each by its `kind`: `person`, `lock` or `time`; see docs/sessions.md.
 
     Empty for one that has ended, and for one that a process is working for. Raises `StorageError`.
     """
     if state.ended:
-        return []
-    return [*_people(state), *_lock(state, store), *_times(state)]
-
-
-def _people(state: State) -> Iterator[dict[str, Json]]:
+        return
     if state.phase == "held":
         yield {"kind": "person", "promptId": None, "path": None, "who": ["requester"], "until": None}
     for prompt in open_prompts(state):
         who = asked(prompt, state.actor)
         found = {"promptId": prompt.prompt_id, "path": prompt.path, "who": who, "until": prompt.deadline}
         yield {"kind": "person", **found}
-
-
-def _lock(state: State, store: Store) -> Iterator[dict[str, Json]]:
     if state.lock is not None and limits.pending(state):
         behind = limits.standing(store.locks.rows(state.lock.name), state.session_id)
         holder = None if behind is None else behind[0]
         yield {"kind": "lock", "name": state.lock.name, "holder": holder, "until": None}
-
-
-def _times(state: State) -> Iterator[dict[str, Json]]:
     for timer in sorted(state.timers.values(), key=lambda timer: (timer.due_at, timer.timer_id)):
         if timer.purpose in MOVES:
             yield {"kind": "time", "for": timer.purpose, "path": timer.path, "until": timer.due_at}

@@ -22,15 +22,13 @@ from typing import Any
 from bot.config.session_files import SessionFiles, keep, typed_paths
 from bot.outbound.progress import behind
 from bot.rendering.card import lock_fact
-from bot.terminal.frontend import (
+from bot.rendering.notes import as_plain, given_files
+from bot.terminal.forms import (
     EDIT,
     FILL,
-    SHOWN,
     Filling,
-    TerminalFrontend,
     editing_of,
     filling_of,
-    fills_in,
 )
 from bot.terminal.screen import TerminalScreen
 from engine.decide import limits
@@ -45,7 +43,7 @@ from engine.language.actors import Actor
 from engine.language.codec import Json, decode
 from engine.language.errors import ClockJumped, InvalidAnswer, Owned, PromptTimedOut, Refused
 from engine.nodes.runtime.folder import FileRefused
-from engine.nodes.types.registry import mode_of
+from engine.nodes.types.registry import mode_of, node_types
 from engine.run import remote_commands
 from engine.run.dispatcher import Dispatcher
 from engine.run.engine import Engine
@@ -59,21 +57,47 @@ OVERDUE_SECONDS = 10.0
 """Seconds to wait for overdue work, which is usually done in an instant."""
 
 
+SHOWN: dict[str, Json] = {"terminal": True}
+"""Place of a prompt that is on a terminal."""
+
+
+class TerminalFrontend:
+    """Shows a session on a terminal. A second time something is printed again, which is harmless there."""
+
+    def __init__(self, screen: TerminalScreen, files: SessionFiles | None = None) -> None:
+        self._screen = screen
+        self._files = files
+
+    async def ask(self, state: State, asked: Asked, key: str) -> dict[str, Json]:
+        """The question is put when it is its turn: one at a time is in front of a person."""
+        return SHOWN
+
+    async def close(self, state: State, asked: Asked) -> None:
+        """Do nothing: printed text stays; `observe` shows the outcome."""
+
+    async def deliver(self, message: Message, key: str) -> dict[str, Json]:
+        """Print a message. As in Slack it fails where a file of it cannot be read."""
+        try:
+            for path in [file.path for file in given_files(message.config) if file.path]:
+                if self._files is not None:
+                    await self._files.content(message.session_id, path)
+        except FileRefused as error:
+            raise NotDelivered(f"The message could not be posted. {error}") from error
+        self._screen.message(as_plain(message.config))
+        return dict(node_types()["message"].unknown_output)
+
+    def observe(self, state: State, events: Sequence[Event]) -> None:
+        """Narrate what happened."""
+        for event in events:
+            self._screen.narrate(state, event)
+
+
 @dataclass
 class Typing:
     """Progress of typing an answer: with a form the fields so far; `edits` if that changes the proposal."""
 
     filling: Filling | None
     edits: bool = False
-
-    def once_more(self) -> None:
-        """A whole form was refused: it begins again, and after a change the question itself."""
-        if self.filling is None or not self.filling.done:
-            return
-        if self.edits:
-            self.filling, self.edits = None, False
-        else:
-            self.filling.again()
 
 
 def terminal_label(session_id: str) -> str:
@@ -112,10 +136,6 @@ class Follower:
         """True if the person at the terminal left."""
         self.too_late: PromptTimedOut | RequestRefused | None = None
         """Why what was to be done first was refused, where a deadline had passed: that is applied, and followed."""
-
-    def leave_untold(self, events: int) -> None:
-        """Say nothing of the first events of the session, which happened in another one."""
-        self.told = events
 
     def stop(self) -> None:
         """Leave: cut what runs, keep the session."""
@@ -347,7 +367,7 @@ class Follower:
         if typing.filling is None and wants_edit(prompt, line):
             typing.filling, typing.edits = editing_of(prompt), True
             return False
-        if typing.filling is None and fills_in(prompt) and line.strip().casefold() == FILL:
+        if typing.filling is None and prompt.fills_beside and line.strip().casefold() == FILL:
             typing.filling = Filling(prompt.fields)
             return False
         try:
@@ -359,7 +379,11 @@ class Follower:
             why = typing.filling is None and asks_why(prompt, line)
             hint = " Add it after the decision: `reject: reason`." if why else ""
             self.screen.problem(f"{error}{hint}")
-            typing.once_more()
+            # A whole form was refused: it begins again, and after a change the question itself.
+            if typing.filling is not None and typing.filling.done:
+                typing.filling.values.clear()
+                if typing.edits:
+                    typing.filling, typing.edits = None, False
             return False
         except (Refused, Owned, ClockJumped) as error:
             self.screen.problem(str(error))
@@ -368,14 +392,15 @@ class Follower:
     async def _read(self, prompt: Asked, line: str, typing: Typing) -> Answer | Edit | None:
         """Return the typed answer or change; None if a form has more fields. Raises `InvalidAnswer`, `FileRefused`."""
         key = f"terminal:{os.urandom(8).hex()}"
-        prompt, nonce = prompt, prompt.nonce
+        nonce = prompt.nonce
         if typing.filling is not None:
             typing.filling.take(line)
             if not typing.filling.done:
                 return None
             values = dict(typing.filling.values)
             if typing.edits:
-                return Edit(prompt.prompt_id, self.actor, key, _changed(prompt, values), nonce=nonce)
+                changed = {name: value for name, value in values.items() if value != prompt.values.get(name)}
+                return Edit(prompt.prompt_id, self.actor, key, changed, nonce=nonce)
             return Answer(prompt.prompt_id, self.actor, key, values=values, nonce=nonce)
         paths = typed_paths(line) if prompt.accepts_files and self.files is not None else None
         if paths is not None and self.files is not None:
@@ -395,12 +420,6 @@ def wants_edit(prompt: Question, line: str) -> bool:
     """True if the line asks to change the proposal; a choice of that name takes precedence."""
     chosen = match_option(prompt.options, line) is not None
     return line.strip().casefold() == EDIT and not chosen and editing_of(prompt) is not None
-
-
-def _changed(prompt: Question, values: dict[str, Json]) -> dict[str, Json]:
-    """The fields that are to be other than they are."""
-    current = prompt.values
-    return {name: value for name, value in values.items() if value != current.get(name)}
 
 
 def asks_why(prompt: Question, line: str) -> bool:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bot.rendering.flow import item_label
-from bot.rendering.text import plain, waiting_on
+from bot.rendering.text import asked, plain, waiting_on
 from bot.terminal.console import clean, one_line
 from engine.decide import question
 from engine.forms import value_text
-from engine.forms.question import Question
 from engine.journal import phases
 from engine.journal.records import Head
 from engine.journal.state import Asked, State
 from engine.language.actors import is_claimed
 from engine.language.codec import Json
+from prompt_state.question_row import PromptState
 
 STATUS_COLORS = {
     "complete": "green",
@@ -37,10 +37,27 @@ def proposal_lines(prompt: Asked) -> list[str]:
     return [clean(line) for line in lines]
 
 
-def covers_json(prompt: Question) -> dict[str, Json] | None:
-    """The step that runs once a question is approved, for a machine: its text in full, and the digest that votes bind to."""
+def prompt_json(
+    prompt: Asked | PromptState, session_id: str, flow: str, requester: Mapping[str, Json]
+) -> dict[str, Json]:
+    """A question for a machine."""
     covers = prompt.covers
-    return covers and {name: covers.get(name) for name in ("nodeId", "text", "digest")}
+    return {
+        "promptId": prompt.prompt_id,
+        "sessionId": session_id,
+        "flow": flow,
+        "path": prompt.path,
+        "kind": prompt.kind,
+        "message": plain(prompt.message),
+        # The step that runs once it is approved: its text in full, and the digest that votes bind to.
+        "covers": covers and {name: covers.get(name) for name in ("nodeId", "text", "digest")},
+        "options": [{name: option[name] for name in ("value", "label")} for option in prompt.options],
+        "acceptsText": prompt.accepts_text,
+        "acceptsFiles": prompt.accepts_files,
+        "fields": prompt.fields,
+        "asked": asked(prompt, requester),
+        "deadline": prompt.deadline,
+    }
 
 
 def covered_lines(covers: Mapping[str, Json] | None) -> list[str]:

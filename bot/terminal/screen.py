@@ -17,7 +17,7 @@ from bot.rendering.agents import text_of
 from bot.rendering.text import elapsed
 from bot.terminal.console import Paint, clean, columns, fitted, moment, one_line
 from bot.terminal.described import MARKS, described, painted
-from bot.terminal.frontend import EDIT, FILL, editing_of, field_lines, filling_of, fills_in
+from bot.terminal.forms import EDIT, FILL, editing_of, field_lines, filling_of
 from bot.terminal.narration import asked_of, proposal_lines, question_lines, where
 from engine.forms import Field, is_numbered
 from engine.journal import events as ev
@@ -98,19 +98,15 @@ class TerminalScreen:
             self._working.pop(path, None)
         if isinstance(event, ev.CallOutcome) and event.turn is not None:
             self._said(event)
-        for found in () if self._handled(event) else described(state, event):
-            if found.mark not in ("asked", "said"):  # those stand on the screen in full
-                self.line(painted(found, self.paint))
-
-    def _handled(self, event: Event) -> bool:
-        """True if an event says that the `on_failure` of a node is over: the node's own outcome comes after it."""
-        path = event.path or ""
         if isinstance(event, ev.NodeFailing) and event.list_id is not None:
             self._handling.add(path)
         elif isinstance(event, ev.ContainerCompleted) and path in self._handling:
+            # The `on_failure` of a node is over: the node's own outcome comes after it.
             self._handling.discard(path)
-            return True
-        return False
+            return
+        for found in described(state, event):
+            if found.mark not in ("asked", "said"):  # those stand on the screen in full
+                self.line(painted(found, self.paint))
 
     # --- agents --------------------------------------------------------------------------------------------
 
@@ -269,5 +265,5 @@ def option_lines(prompt: Asked) -> list[str]:
     if options and prompt.accepts_text:
         lines.append("- or other words")
     edits = prompt.is_approval and editing_of(prompt) is not None
-    fills = [f"- {FILL}: fill it in"] if filling_of(prompt) is None and fills_in(prompt) else []
+    fills = [f"- {FILL}: fill it in"] if filling_of(prompt) is None and prompt.fills_beside else []
     return [*fills, *lines, f"- {EDIT}: change it first"] if edits else [*fills, *lines]

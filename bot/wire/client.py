@@ -27,7 +27,7 @@ import aiohttp
 from slack_sdk.errors import SlackApiError, SlackRequestError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.config.session_files import Inbox, SessionFiles
+from bot.config.session_files import SUFFIX, Inbox, SessionFiles, too_many
 from bot.wire.budget import Budget
 from bot.wire.channel_aliases import AliasedClient
 from engine.language.codec import Json, clean_text
@@ -150,18 +150,9 @@ def bot_client(
     session: aiohttp.ClientSession | None = None,
     budget: Budget | None = None,
 ) -> BudgetedClient:
-    """The client of the bot user. Without a `budget` it has one of its own, with the limits as published."""
+    """The client of the bot user, or of the app-level token, for opening sockets: Slack counts its calls with the bot's.
+    Without a `budget` it has one of its own, with the limits as published."""
     return BudgetedClient(token=token, base_url=api_url, session=session, budget=budget)
-
-
-def app_client(
-    token: str,
-    api_url: str,
-    session: aiohttp.ClientSession | None = None,
-    budget: Budget | None = None,
-) -> BudgetedClient:
-    """The client of the app-level token, for opening sockets. Slack counts its calls with the bot's."""
-    return bot_client(token, api_url, session, budget)
 
 
 @asynccontextmanager
@@ -298,7 +289,6 @@ def describe(error: Exception, *, token: str, api_url: str) -> str:
 
 FETCH_SECONDS = 120.0
 _CHUNK = 64 * 1024
-_SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,8}")
 _NAME = 200
 
 
@@ -334,9 +324,7 @@ class IncomingFiles:
         """
         most, largest = prompt.max_files or 1, prompt.max_size or 0
         if len(sent) > most:
-            raise FileRefused(
-                f"This question takes at most {most} {'file' if most == 1 else 'files'}, not {len(sent)}."
-            )
+            raise FileRefused(too_many(most, len(sent)))
         for file in sent:
             if file["size"] > largest:
                 raise _too_large(file, largest)
@@ -360,7 +348,8 @@ class IncomingFiles:
                     raise FileRefused(f"it has {file['size']:,} bytes, more than {MOST_READ:,}")
                 with self._files.inbox(session_id, "talk") as inbox:
                     given = await self._one(inbox, file, _own_name(ts, number, file), MOST_READ)
-                why = await asyncio.to_thread(_unshowable, Path(given["path"]))
+                content = await asyncio.to_thread(Path(given["path"]).read_bytes)
+                why = await asyncio.to_thread(unshowable, content)
             except FileRefused as error:
                 why = str(error)
             found.append(given if why is None else {"name": shown, "unread": why})
@@ -429,14 +418,10 @@ MOST_READ = 10 * 2**20
 """Bytes of a file that a model is shown."""
 
 
-def _unshowable(path: Path) -> str | None:
-    return unshowable(path.read_bytes())
-
-
 def _own_name(ts: str, number: int, file: Mapping[str, Json]) -> str:
     """A name made of our own ids, with the suffix of the given one where that is harmless."""
     suffix = "." + str(file["name"]).rpartition(".")[2]
-    safe = suffix.lower() if _SUFFIX.fullmatch(suffix) and "." in str(file["name"]) else ""
+    safe = suffix.lower() if SUFFIX.fullmatch(suffix) and "." in str(file["name"]) else ""
     return f"{ts.replace('.', '-')}-{number + 1}{safe}"
 
 

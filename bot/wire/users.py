@@ -80,17 +80,14 @@ class People:
         """
         entries = (*entries, *self._always)
         actor = await self._one(data, entries, in_channel)
-        return replace(actor, absent=await self._absent(actor.id, data.get("channel"), entries))
-
-    async def _absent(self, user: str, channel: str | None, entries: tuple[str, ...]) -> tuple[Actor, ...]:
-        """Those who are away and named this person. One whom Slack does not describe now is left out."""
-        found = []
-        for absent in await self._profiles.absent(user) if self._profiles and channel else ():
+        # Those who are away and named this person. One whom Slack does not describe now is left out.
+        channel, found = data.get("channel"), []
+        for absent in await self._profiles.absent(actor.id) if self._profiles and channel else ():
             try:
                 found.append(await self._one({"user": absent, "channel": channel}, entries, None))
             except LookupFailed as error:
                 log.info("nobody answers in the place of %s now: %s", absent, error)
-        return tuple(found)
+        return replace(actor, absent=tuple(found))
 
     async def profiled(self, actor: Actor) -> Actor:
         """The same person with their manager and timezone, as far as they are known."""

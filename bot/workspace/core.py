@@ -119,7 +119,7 @@ class Core:
             root = self.state.message(channel.id, root_ts) if root_ts else None
             if root is not None:
                 self._push("message_changed", channel, message=self.shown(channel, root))
-        self.event(channel, payloads.deleted_event(channel, gone, self.now_ts()))
+        self.event(channel, payloads.changed_event(channel, gone, None, self.now_ts()))
 
     def react(self, user: User, channel: Channel, message: Json, name: str, *, add: bool) -> None:
         """Add or remove a reaction; SlackError `already_reacted` or `no_reaction`."""
@@ -151,18 +151,17 @@ class Core:
         message.update(bot_id=bot.bot_id, app_id=bot.app_id, team=bot.team_id, is_ephemeral=True)
         if thread_ts:
             message["thread_ts"] = thread_ts
-        message.update({key: value for key, value in fields.items() if value})
-        message.update(_to=user.id, _channel=channel.id)
+        message.update(
+            {key: value for key, value in fields.items() if value}, _to=user.id, _channel=channel.id
+        )
         self.state.ephemerals.append(message)
         self._push_message("ephemeral", channel, message, user)
         return message
 
     def ephemeral(self, user_id: str, ts: str) -> Json | None:
         """The stored ephemeral message with this `ts` that this person sees."""
-        for message in self.state.ephemerals:
-            if message["ts"] == ts and message["_to"] == user_id:
-                return message
-        return None
+        mine = (message for message in self.state.ephemerals if message["_to"] == user_id)
+        return next((message for message in mine if message["ts"] == ts), None)
 
     def replace_ephemeral(self, message: Json, changes: Json | None) -> None:
         """Change an ephemeral message in place, or take it away (None)."""
@@ -282,7 +281,7 @@ class Views:
         trigger = self._spend(trigger_id)
         for view in self.stack(trigger.user.id):
             self.remove(view)
-        return self._show(trigger.user, body, None, "view_opened")
+        return self._show(trigger.user, body, None)
 
     def push(self, trigger_id: str, body: Json) -> View:
         """`views.push`; only from a modal, and at most three deep."""
@@ -296,7 +295,7 @@ class Views:
     def _push_on(self, user: User, below: View, body: Json) -> View:
         if len(self.stack(user.id)) >= MAX_STACK:
             raise SlackError("push_limit_reached")
-        return self._show(user, body, below, "view_opened")
+        return self._show(user, body, below)
 
     def update(self, body: Json, view_id: str = "", external_id: str = "", hash_: str = "") -> View:
         """`views.update`; SlackError `not_found`, or `hash_conflict` when it changed meanwhile."""
@@ -340,7 +339,7 @@ class Views:
         self.core.changes.tell({"type": "home", "view": copy.deepcopy(home)}, frozenset({user.id}))
         return home
 
-    def _show(self, user: User, body: Json, below: View | None, news: str) -> View:
+    def _show(self, user: User, body: Json, below: View | None) -> View:
         external = body.get("external_id")
         if external and any(v.body.get("external_id") == external for v in self.core.state.views.values()):
             raise SlackError("duplicate_external_id")
@@ -350,7 +349,7 @@ class Views:
         view = View(view_id, user.id, filled, self._hash(), root_id, below.id if below else None)
         view.values = elements.initial_values(filled["blocks"])
         self.core.state.views[view_id] = view
-        self._tell(news, view)
+        self._tell("view_opened", view)
         return view
 
     @staticmethod
@@ -374,7 +373,14 @@ class Views:
         """Carry out the `response_action` of an acknowledgement (none means: close this view)."""
         action = answer.get("response_action")
         if action == "errors":
-            return self._field_errors(view, answer.get("errors") or {})
+            errors = answer.get("errors") or {}
+            inputs = {block["block_id"] for block in view.body["blocks"] if block["type"] == "input"}
+            unknown = sorted(set(errors) - inputs)
+            if unknown or not errors:
+                # Slack shows "We had some trouble connecting" and leaves the modal open.
+                text = f"the app answered with errors for {unknown}; inputs are {sorted(inputs)}"
+                raise SlackError("invalid_response", text)
+            return {"errors": dict(errors)}
         if action == "clear":
             for open_view in self.stack(user.id):
                 self.remove(open_view)
@@ -388,13 +394,3 @@ class Views:
             return {"pushed": payloads.view_field(self.core.state, self._push_on(user, view, answer["view"]))}
         self.remove(view)
         return {"closed": True}
-
-    @staticmethod
-    def _field_errors(view: View, errors: dict[str, str]) -> Json:
-        inputs = {block["block_id"] for block in view.body["blocks"] if block["type"] == "input"}
-        unknown = sorted(set(errors) - inputs)
-        if unknown or not errors:
-            # Slack shows "We had some trouble connecting" and leaves the modal open.
-            text = f"the app answered with errors for {unknown}; inputs are {sorted(inputs)}"
-            raise SlackError("invalid_response", text)
-        return {"errors": dict(errors)}

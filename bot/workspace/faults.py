@@ -9,19 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from bot.workspace.limits import Limits
-from bot.workspace.state import WorkspaceError
+from bot.workspace.state import Json, WorkspaceError
 
-Json = dict[str, Any]
 DisconnectMode = Literal["graceful", "abrupt", "silent", "deaf"]
 AwayMode = Literal["", "refuse", "503", "hang"]
 LossMode = Literal["drop_connection", "500"]
 CountedFault = Literal["lost_acks", "redeliveries", "duplicates"]
-DISCONNECT_MODES = ("graceful", "abrupt", "silent", "deaf")
-AWAY_MODES = ("refuse", "503", "hang")
-LOSS_MODES = ("drop_connection", "500")
 
 
 @dataclass(slots=True)
@@ -84,16 +80,14 @@ class Faults:
         """End every socket, or the one at this place in the order in which they were opened: `graceful` asks the app
         to reconnect, `abrupt` cuts the TCP connection, `silent` leaves it open but never sends, reads or answers a ping
         again, and `deaf` answers pings and carries nothing."""
-        if mode not in DISCONNECT_MODES:
-            raise WorkspaceError("invalid_fault", f"mode {mode!r}; there are: {', '.join(DISCONNECT_MODES)}")
+        _check(mode, DisconnectMode)
         self._note("disconnect_all", mode=mode, place=place)
         self.on_disconnect(mode, place)
 
     def go_away(self, mode: AwayMode = "503") -> None:
         """Slack is down: sockets are cut and none can be opened, and every call is answered with 503 (`503`), cut off
         (`refuse`) or never answered (`hang`), without any effect. People in the workspace go on."""
-        if mode not in AWAY_MODES:
-            raise WorkspaceError("invalid_fault", f"mode {mode!r}; there are: {', '.join(AWAY_MODES)}")
+        _check(mode, AwayMode)
         self._note("go_away", mode=mode)
         self.away = mode
         self.on_disconnect("abrupt", None)
@@ -128,8 +122,7 @@ class Faults:
 
     def effect_then_fail(self, method: str, times: int = 1, mode: LossMode = "drop_connection") -> None:
         """Carry the next calls out and lose the answer: cut the connection, or answer 500."""
-        if mode not in LOSS_MODES:
-            raise WorkspaceError("invalid_fault", f"mode {mode!r}; there are: {', '.join(LOSS_MODES)}")
+        _check(mode, LossMode)
         self._add(MethodFault(method, "effect_then_fail", times, mode=mode))
 
     def slow(self, method: str, seconds: float, times: int = 1_000_000) -> None:
@@ -219,6 +212,12 @@ class Faults:
 
     def _note(self, kind: str, **details: Any) -> None:
         self.log.append({"kind": kind, **details})
+
+
+def _check(mode: str, known: Any) -> None:
+    modes = [one for one in get_args(known) if one]
+    if mode not in modes:
+        raise WorkspaceError("invalid_fault", f"mode {mode!r}; there are: {', '.join(modes)}")
 
 
 REMOTE = (

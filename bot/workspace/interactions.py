@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
-from typing import Any
 
 from bot.workspace import elements, payloads
 from bot.workspace.core import Core, Views
@@ -87,9 +86,7 @@ class People:
 
     def react(self, user: User, channel: Channel, ts: str, name: str, *, add: bool = True) -> None:
         """Add or remove a reaction such as `eyes`."""
-        message = self.core.state.message(channel.id, ts)
-        if message is None:
-            raise WorkspaceError("message_not_found", f"no message {ts} in {channel.name or channel.id}")
+        message = _there(self.core.state.message(channel.id, ts), channel, ts)
         self.core.react(user, channel, message, name.strip(":"), add=add)
 
     def toggle(self, user: User, channel: Channel, ts: str, name: str) -> None:
@@ -110,7 +107,6 @@ class People:
         return [payloads.view_field(self.core.state, view) for view in self.open_views.stack(user.id)]
 
 
-TRIGGER_SECONDS = 3.0
 RESPONSE_SECONDS = 1800.0
 RESPONSE_USES = 5
 
@@ -134,6 +130,7 @@ class Interactions:
     def __init__(self, core: Core, views: Views) -> None:
         self.core, self.views = core, views
         self.responses: dict[str, ResponseGrant] = {}
+        self._send = core.sockets.interaction
 
     # -- grants
 
@@ -330,6 +327,3 @@ class Interactions:
             self.core.delete(grant.channel, original)
         else:
             self.core.edit(grant.channel, original, content)
-
-    async def _send(self, kind: Any, payload: Json) -> Json | None:
-        return await self.core.sockets.interaction(kind, payload)

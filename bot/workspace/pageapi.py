@@ -34,7 +34,7 @@ class PageApi:
 
     def routes(self) -> list[web.RouteDef]:
         """The routes of the page protocol."""
-        posts: dict[str, Callable[[User, Json], Awaitable[Json]]] = {
+        posts: dict[str, Callable[[User, Json], Awaitable[Json | None]]] = {
             "post": self._post,
             "edit": self._edit,
             "delete": self._delete,
@@ -81,12 +81,12 @@ class PageApi:
         return handle
 
     def _handler(
-        self, work: Callable[[User, Json], Awaitable[Json]]
+        self, work: Callable[[User, Json], Awaitable[Json | None]]
     ) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def handle(request: web.Request) -> web.Response:
             try:
                 body = await _body(request)
-                return web.json_response({"ok": True, **await work(self._user(body.get("as")), body)})
+                return web.json_response({"ok": True, **(await work(self._user(body.get("as")), body) or {})})
             except WorkspaceError as problem:
                 return _refused(problem)
             except (KeyError, TypeError, AttributeError) as problem:
@@ -185,74 +185,64 @@ class PageApi:
             self._mark_read(user, channel)
         return {"ts": message["ts"]}
 
-    async def _edit(self, user: User, body: Json) -> Json:
+    async def _edit(self, user: User, body: Json) -> None:
         self.people.edit(user, self._channel(user, body["channel"]), body["ts"], str(body["text"]))
-        return {}
 
-    async def _delete(self, user: User, body: Json) -> Json:
+    async def _delete(self, user: User, body: Json) -> None:
         self.people.delete(user, self._channel(user, body["channel"]), body["ts"])
-        return {}
 
-    async def _react(self, user: User, body: Json) -> Json:
+    async def _react(self, user: User, body: Json) -> None:
         """Add the reaction, or take it back when it is there already."""
         self.people.toggle(user, self._channel(user, body["channel"]), body["ts"], str(body["name"]))
-        return {}
 
-    async def _read(self, user: User, body: Json) -> Json:
+    async def _read(self, user: User, body: Json) -> None:
         self._mark_read(user, self._channel(user, body["channel"]))
         self.core.changes.touch()
-        return {}
 
     async def _action(self, user: User, body: Json) -> Json:
         values = (body.get("state") or {}).get("values")
         wanted = {"action_id": body["action_id"], "block_id": body.get("block_id")}
-        if body.get("view_id"):
-            home = self.core.state.homes.get(user.id)
-            if home is not None and body["view_id"] == home["id"]:
-                found = elements.find(home["blocks"], **wanted)
-                entry = _entry(found[1], body)
-                return {"action_ts": await self.interactions.press_in_home(user, found, entry, values)}
+        pressed = self.interactions
+        home = self.core.state.homes.get(user.id)
+        if not body.get("view_id"):
+            channel = self._channel(user, body["channel"])
+            message = pressed.visible(user, channel, body["message_ts"])
+            found = elements.find(message.get("blocks", []), **wanted)
+            at = await pressed.press(user, channel, message, found, _entry(found[1], body), values)
+        elif home is not None and body["view_id"] == home["id"]:
+            found = elements.find(home["blocks"], **wanted)
+            at = await pressed.press_in_home(user, found, _entry(found[1], body), values)
+        else:
             view = self.people.view(user, body["view_id"])
             found = elements.find(view.body["blocks"], **wanted)
-            entry = _entry(found[1], body)
-            return {"action_ts": await self.interactions.press_in_view(user, view, found, entry, values)}
-        channel = self._channel(user, body["channel"])
-        message = self.interactions.visible(user, channel, body["message_ts"])
-        found = elements.find(message.get("blocks", []), **wanted)
-        action_ts = await self.interactions.press(
-            user, channel, message, found, _entry(found[1], body), values
-        )
-        return {"action_ts": action_ts}
+            at = await pressed.press_in_view(user, view, found, _entry(found[1], body), values)
+        return {"action_ts": at}
 
     async def _slash(self, user: User, body: Json) -> Json:
         channel = self._channel(user, body["channel"])
         answer = await self.interactions.slash(user, channel, body["command"], str(body.get("text", "")))
         return {"response": answer} if answer else {}
 
-    async def _shortcut(self, user: User, body: Json) -> Json:
+    async def _shortcut(self, user: User, body: Json) -> None:
         if not body.get("message_ts"):
             await self.interactions.shortcut(user, body["callback_id"])
-            return {}
+            return
         channel = self._channel(user, body["channel"])
         message = self.interactions.visible(user, channel, body["message_ts"])
         await self.interactions.message_shortcut(user, channel, message, body["callback_id"])
-        return {}
 
-    async def _open_home(self, user: User, body: Json) -> Json:
+    async def _open_home(self, user: User, body: Json) -> None:
         self.interactions.open_home(user, "messages" if body.get("tab") == "messages" else "home")
-        return {}
 
-    async def _stop(self, user: User, body: Json) -> Json:
+    async def _stop(self, user: User, body: Json) -> None:
         self.interactions.stop_session(user, self._channel(user, body["channel"]), str(body["thread_ts"]))
-        return {}
 
     async def _submit(self, user: User, body: Json) -> Json:
         view = self.people.view(user, body["view_id"])
         return await self.interactions.submit(user, view, body.get("values") or {})
 
-    async def _close(self, user: User, body: Json) -> Json:
+    async def _close(self, user: User, body: Json) -> None:
         await self.interactions.close_view(user, self.people.view(user, body["view_id"]))
-        return {}
 
     # -- news
 
@@ -313,11 +303,10 @@ def _person(user: User) -> Json:
 
 def _entry(element: Json, body: Json) -> Json:
     """The value object of a pressed or changed element, from the fields the page sent beside its ids."""
-    field = elements.VALUE_FIELDS[element["type"]]
     if element["type"] == "button":
         return {"type": "button"}
-    given = body.get(field, body.get("value"))
-    return elements.entry_for(element, given)
+    field = elements.VALUE_FIELDS[element["type"]]
+    return elements.entry_for(element, body.get(field, body.get("value")))
 
 
 def _files(body: Json) -> dict[str, bytes]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.workspace.state import (
+    COUNTERS,
     Channel,
     Json,
     State,
@@ -61,10 +62,8 @@ def event_callback(state: State, event: Json, event_id: str, now: float) -> Json
 
 def message_event(channel: Channel, message: Json) -> Json:
     """A posted message as an event."""
-    event = wire(message)
     # Counters belong to the stored root; the event tells of the post itself.
-    for key in ("reply_count", "reply_users", "reply_users_count", "latest_reply", "reactions"):
-        event.pop(key, None)
+    event = {key: value for key, value in wire(message).items() if key not in ("reactions", *COUNTERS)}
     return {**event, "channel": channel.id, "event_ts": message["ts"], "channel_type": channel.kind}
 
 
@@ -87,30 +86,19 @@ def mention_event(channel: Channel, message: Json) -> Json:
     return {"type": "app_mention", **event, "channel": channel.id, "event_ts": message["ts"]}
 
 
-def changed_event(channel: Channel, before: Json, after: Json, ts: str) -> Json:
-    """`message_changed`; `ts` is the time of the change itself."""
+def changed_event(channel: Channel, before: Json, after: Json | None, ts: str) -> Json:
+    """`message_changed`, or `message_deleted` where nothing is after it; `ts` is the time of the change itself."""
+    change = (
+        {"subtype": "message_deleted", "deleted_ts": before["ts"]}
+        if after is None
+        else {"subtype": "message_changed", "message": wire(after)}
+    )
     return {
         "type": "message",
-        "subtype": "message_changed",
-        "message": wire(after),
+        **change,
         "previous_message": wire(before),
         "channel": channel.id,
         "hidden": True,
-        "ts": ts,
-        "event_ts": ts,
-        "channel_type": channel.kind,
-    }
-
-
-def deleted_event(channel: Channel, before: Json, ts: str) -> Json:
-    """`message_deleted`; `ts` is the time of the deletion itself."""
-    return {
-        "type": "message",
-        "subtype": "message_deleted",
-        "previous_message": wire(before),
-        "channel": channel.id,
-        "hidden": True,
-        "deleted_ts": before["ts"],
         "ts": ts,
         "event_ts": ts,
         "channel_type": channel.kind,
@@ -169,20 +157,14 @@ def home_event(state: State, user: User, channel_id: str, event_ts: str, tab: st
     return event
 
 
-def user_field(user: User) -> Json:
-    """The acting person in an interaction."""
-    return {"id": user.id, "username": user.name, "name": user.name, "team_id": user.team_id}
-
-
 def _head(state: State, kind: str, user: User, trigger_id: str) -> Json:
-    domain = "local-workspace"
     return {
         "type": kind,
-        "user": user_field(user),
+        "user": {"id": user.id, "username": user.name, "name": user.name, "team_id": user.team_id},
         "api_app_id": state.app_id,
         "token": VERIFICATION_TOKEN,
         "trigger_id": trigger_id,
-        "team": {"id": state.team_id, "domain": domain},
+        "team": {"id": state.team_id, "domain": "local-workspace"},
         "enterprise": None,
         "is_enterprise_install": False,
     }
@@ -290,18 +272,13 @@ def channel_name(channel: Channel) -> str:
 
 def view_field(state: State, view: View) -> Json:
     """An open view as payloads and `views.*` answers carry it."""
-    body = copied(view.body)
-    body.setdefault("callback_id", "")
-    body.setdefault("private_metadata", "")
-    body.setdefault("external_id", "")
-    for key in ("submit", "close"):
-        body.setdefault(key, None)
-    for key in ("clear_on_close", "notify_on_close"):
-        body.setdefault(key, False)
     return {
+        **dict.fromkeys(("callback_id", "private_metadata", "external_id"), ""),
+        **dict.fromkeys(("submit", "close")),
+        **dict.fromkeys(("clear_on_close", "notify_on_close"), False),
+        **copied(view.body),
         "id": view.id,
         "team_id": state.team_id,
-        **body,
         "state": {"values": copied(view.values)},
         "hash": view.hash,
         "previous_view_id": view.previous_id,

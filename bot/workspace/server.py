@@ -30,6 +30,11 @@ from bot.workspace.payloads import Saver, load
 from bot.workspace.state import Json, SlackError, State, WorkspaceError, default_state
 
 DEFAULT_SEED = default_state
+HOST = "127.0.0.1"
+DOWNLOAD = "files.download"
+"""Name for faults of file downloads, which are not a method of the Web API."""
+PAGE = Path(__file__).parent / "page"
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Workspace:
@@ -57,23 +62,53 @@ class Workspace:
         self._saver = Saver(self.state, persist_path, self.core.changes) if persist_path else None
         self._web_api = WebApi(self.core, self._views, self._interactions)
         self._page = PageApi(self.core, self._views, self._interactions, self._people)
-        self._site = Site(self.core, self._web_api, self._page, port)
-        if self._saver is not None:
-            self._site.flush = self._saver.flush
+        self._port = port
+        self._runner: web.AppRunner | None = None
 
     # -- life
 
     async def start(self) -> None:
         """Listen on 127.0.0.1; OSError when the port is taken."""
-        await self._site.start()
+        app = web.Application(middlewares=[_same_origin, self._settled], client_max_size=64 * 1024 * 1024)
+        app.add_routes(
+            [
+                web.route("*", "/api/{method}", self._web_api.handle),
+                web.get("/link/", self.core.sockets.handle),
+                web.post("/response/{app}/{key}", self._web_api.respond),
+                web.post("/upload/{file}", self._upload),
+                web.get("/files/{file}", self._file),
+                web.post("/_faults", self._set_fault),
+                web.get("/_faults", self._faults),
+                web.get("/_calls", self._calls),
+                web.get("/_deliveries", self._deliveries),
+                *self._page.routes(),
+                web.get("/{name:[A-Za-z0-9_./-]*}", _static),
+            ]
+        )
+        # shutdown_timeout: sockets are closed by `stop`, nothing else is worth waiting for.
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, HOST, self._port).start()
+        self._port = int(self._runner.addresses[0][1])
+        self.core.base_url = f"http://{HOST}:{self._port}"
 
     async def stop(self) -> None:
         """Close every socket, save, and stop listening. A second stop does nothing."""
         await self._page.close()
         await self.core.sockets.close()
-        await self._site.stop()
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
         if self._saver:
             self._saver.save_now()
+
+    @web.middleware
+    async def _settled(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Save changes before the response to their author."""
+        answer = await handler(request)
+        if self._saver:
+            self._saver.flush()
+        return answer
 
     async def __aenter__(self) -> Workspace:
         await self.start()
@@ -109,66 +144,7 @@ class Workspace:
         self.core.suggestions = checked(suggestions, self.state)
         self.core.changes.tell({"type": "channels"})
 
-
-# --- HTTP --------------------------------------------------------------------------------------------------
-
-
-HOST = "127.0.0.1"
-DOWNLOAD = "files.download"
-"""Name for faults of file downloads, which are not a method of the Web API."""
-PAGE = Path(__file__).parent / "page"
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-class Site:
-    """The routes, and the listening socket."""
-
-    def __init__(self, core: Core, web_api: WebApi, page: PageApi, port: int) -> None:
-        self.core, self.web_api = core, web_api
-        self.flush: Callable[[], None] = lambda: None
-        """Called before an answer goes out."""
-        self._port = port
-        self._runner: web.AppRunner | None = None
-        self._page = page
-
-    @web.middleware
-    async def _settled(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Save changes before the response to their author."""
-        answer = await handler(request)
-        self.flush()
-        return answer
-
-    async def start(self) -> None:
-        """Begin to listen and set the workspace's address."""
-        app = web.Application(middlewares=[_same_origin, self._settled], client_max_size=64 * 1024 * 1024)
-        app.add_routes(
-            [
-                web.route("*", "/api/{method}", self.web_api.handle),
-                web.get("/link/", self.core.sockets.handle),
-                web.post("/response/{app}/{key}", self.web_api.respond),
-                web.post("/upload/{file}", self._upload),
-                web.get("/files/{file}", self._file),
-                web.post("/_faults", self._set_fault),
-                web.get("/_faults", self._faults),
-                web.get("/_calls", self._calls),
-                web.get("/_deliveries", self._deliveries),
-                *self._page.routes(),
-                web.get("/{name:[A-Za-z0-9_./-]*}", _static),
-            ]
-        )
-        # shutdown_timeout: sockets are closed by Workspace.stop, nothing else is worth waiting for.
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, HOST, self._port)
-        await site.start()
-        self._port = int(self._runner.addresses[0][1])
-        self.core.base_url = f"http://{HOST}:{self._port}"
-
-    async def stop(self) -> None:
-        """Stop listening."""
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+    # --- files, and what tests ask for -------------------------------------------------------------------------
 
     async def _upload(self, request: web.Request) -> web.Response:
         content = await request.read()
@@ -226,7 +202,7 @@ class Site:
         return web.json_response(told)
 
     async def _calls(self, request: web.Request) -> web.Response:
-        return web.json_response({"calls": [call.to_json() for call in self.web_api.calls]})
+        return web.json_response({"calls": [call.to_json() for call in self._web_api.calls]})
 
     async def _deliveries(self, request: web.Request) -> web.Response:
         return web.json_response({"deliveries": [d.to_json() for d in self.core.sockets.deliveries]})
@@ -306,7 +282,15 @@ class WebApi:
         record = ApiCall(RESPONSE, {"key": key, **body}, self.core.clock())
         grant = self.interactions.responses.get(key)
         record.channel = grant.channel.id if grant is not None else ""
-        refused = await self._attempt(record, request, lambda: self._respond(key, body))
+
+        def answer() -> Json:
+            try:
+                self.interactions.answer_by_url(key, body)
+                return {"ok": True}
+            except SlackError as refusal:
+                return refusal.body()
+
+        refused = await self._attempt(record, request, answer)
         if refused is not None or record.response is None:
             return refused or web.Response(status=500)
         if record.ok:
@@ -332,13 +316,6 @@ class WebApi:
         self.core.changes.touch()
         return self._lost(record, request, lost) if lost else None
 
-    def _respond(self, key: str, body: Json) -> Json:
-        try:
-            self.interactions.answer_by_url(key, body)
-            return {"ok": True}
-        except SlackError as refusal:
-            return refusal.body()
-
     async def _away(self, record: ApiCall, request: web.Request) -> web.Response:
         """Nobody is there: nothing is done."""
         mode = self.core.faults.away
@@ -360,10 +337,8 @@ class WebApi:
             if known.scope:
                 call.need(known.scope)
             return {"ok": True, **known.answer(call)}
-        except SlackError as refusal:
-            return refusal.body()
         except WorkspaceError as refusal:
-            return SlackError(refusal.error, refusal.text).body()
+            return refusal.body()
 
     def _granted(self, method: str, token: str) -> frozenset[str]:
         """The scopes of this token; SlackError `not_authed`, `invalid_auth`, `not_allowed_token_type`."""

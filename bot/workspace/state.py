@@ -15,6 +15,8 @@ Json = dict[str, Any]
 
 SCHEMA_VERSION = 1
 MESSAGE_SHORTCUT: Json = {"name": "Run a flow", "type": "message", "callback_id": "sayso:run"}
+COUNTERS = ("reply_count", "reply_users", "reply_users_count", "latest_reply")
+"""Fields of a message with replies, which count them."""
 COLORS = ("4a7c59", "8a5a9e", "b3623d", "2f6f9f", "a8485c", "6b7a2a", "3d7d80", "7d6148")
 
 
@@ -137,27 +139,25 @@ class State:
 
     def user(self, key: str) -> User:
         """The person with this id, name or real name; WorkspaceError `user_not_found`."""
-        found = self.users.get(key)
+        if key in self.users:
+            return self.users[key]
         wanted = key.lstrip("@").lower()
-        for user in () if found else self.users.values():
+        for user in self.users.values():
             if wanted in (user.name.lower(), user.real_name.lower()):
                 return user
-        if found is None:
-            known = ", ".join(u.name for u in self.users.values())
-            raise WorkspaceError("user_not_found", f"nobody is called {key!r} here (there are: {known})")
-        return found
+        known = ", ".join(u.name for u in self.users.values())
+        raise WorkspaceError("user_not_found", f"nobody is called {key!r} here (there are: {known})")
 
     def channel(self, key: str) -> Channel:
         """The conversation with this id or name; WorkspaceError `channel_not_found`."""
-        found = self.channels.get(key)
+        if key in self.channels:
+            return self.channels[key]
+        names = {c.name: c for c in self.channels.values() if not c.is_im}
         wanted = key.lstrip("#").lower()
-        for channel in () if found else self.channels.values():
-            if not channel.is_im and channel.name == wanted:
-                return channel
-        if found is None:
-            known = ", ".join(c.name for c in self.channels.values() if not c.is_im)
+        if wanted not in names:
+            known = ", ".join(names)
             raise WorkspaceError("channel_not_found", f"no channel {key!r} here (there are: {known})")
-        return found
+        return names[wanted]
 
     @property
     def bot_user(self) -> User:
@@ -166,10 +166,8 @@ class State:
 
     def im_between(self, user_id: str) -> Channel | None:
         """The direct message between this person and the app, when it exists."""
-        for channel in self.channels.values():
-            if channel.is_im and channel.im_user == user_id and self.bot_user_id in channel.members:
-                return channel
-        return None
+        found = (c for c in self.channels.values() if c.is_im and c.im_user == user_id)
+        return next((c for c in found if self.bot_user_id in c.members), None)
 
     def open_im(self, user_id: str, now: float) -> Channel:
         """The direct message between this person and the app, made when missing."""
@@ -196,20 +194,17 @@ class State:
             self._recount(channel_id, root_ts)
         return message
 
-    def replace_message(self, channel_id: str, message: Json) -> Json:
-        """Put another version in the place of the message with the same `ts`; returns the version before."""
-        place = self.messages[channel_id]
-        before, place[message["ts"]] = place[message["ts"]], message
-        return before
+    def replace_message(self, channel_id: str, message: Json) -> None:
+        """Put another version in the place of the message with the same `ts`."""
+        self.messages[channel_id][message["ts"]] = message
 
     def remove_message(self, channel_id: str, ts: str) -> Json:
         """Delete a message and return it. A root that has replies leaves a tombstone, as in Slack."""
         gone = self.messages[channel_id].pop(ts)
         if gone.get("reply_count"):
-            kept = ("ts", "thread_ts", "reply_count", "reply_users", "reply_users_count", "latest_reply")
             stone = {"type": "message", "subtype": "tombstone", "user": "USLACKBOT", "hidden": True}
             stone["text"] = "This message was deleted."
-            stone.update({key: gone[key] for key in kept if key in gone})
+            stone.update({key: gone[key] for key in ("ts", "thread_ts", *COUNTERS) if key in gone})
             place = self.messages[channel_id]
             place[gone["ts"]] = stone
             self.messages[channel_id] = dict(sorted(place.items()))
@@ -223,7 +218,7 @@ class State:
             return
         replies = [m for m in self.thread(channel_id, root_ts) if m["ts"] != root_ts]
         if not replies:
-            for key in ("thread_ts", "reply_count", "reply_users", "reply_users_count", "latest_reply"):
+            for key in ("thread_ts", *COUNTERS):
                 root.pop(key, None)
             return
         users = list(dict.fromkeys(m["user"] for m in replies if m.get("user")))
@@ -341,24 +336,22 @@ def default_state() -> State:
 
 
 class WorkspaceError(Exception):
-    """Something the local workspace refused. `error` is a short code as Slack would name it, `text` says why."""
+    """Something the local workspace refused. `error` is a short code as Slack would name it, `text` says why, `extra` are
+    further fields of the answer."""
 
-    def __init__(self, error: str, text: str = "") -> None:
+    def __init__(self, error: str, text: str = "", **extra: Any) -> None:
         self.error = error
         self.text = text or error.replace("_", " ")
+        self.extra = extra
         super().__init__(f"{error}: {self.text}")
+
+    def body(self) -> Json:
+        """The JSON body of a Web API refusal, which has HTTP status 200."""
+        return {"ok": False, "error": self.error, **self.extra}
 
 
 class SlackError(WorkspaceError):
-    """A Web API refusal: becomes `{"ok": false, "error": ...}` plus `extra` fields, with HTTP status 200."""
-
-    def __init__(self, error: str, text: str = "", **extra: Any) -> None:
-        super().__init__(error, text)
-        self.extra = extra
-
-    def body(self) -> dict[str, Any]:
-        """The JSON body of the answer."""
-        return {"ok": False, "error": self.error, **self.extra}
+    """A Web API refusal."""
 
 
 class NotAcknowledged(WorkspaceError):
@@ -371,6 +364,6 @@ def invalid(pointer_messages: list[str], error: str = "invalid_blocks") -> Slack
     return SlackError(
         error,
         "; ".join(pointer_messages),
-        errors=list(pointer_messages),
+        errors=pointer_messages,
         response_metadata={"messages": [f"[ERROR] {message}" for message in pointer_messages]},
     )

@@ -14,7 +14,7 @@ from bot.inbound import decisions
 from bot.outbound.calls import Modals
 from bot.serve.bolt import SlackApp
 from bot.views.service import Views
-from bot.wire.client import app_client, bot_client
+from bot.wire.client import bot_client
 from bot.workspace import payloads
 from engine.journal.records import InboxItem
 from engine.language.errors import StorageBusy, StorageError
@@ -48,7 +48,7 @@ def _app(workspace: Workspace, writer: Writer) -> SlackApp:
     client = bot_client(workspace.bot_token, workspace.api_url)
     return SlackApp(
         client,
-        app_client(workspace.app_token, workspace.api_url),
+        bot_client(workspace.app_token, workspace.api_url),
         app_token=workspace.app_token,
         home=decisions.Home(workspace.team_id, workspace.app_id, workspace.bot_user_id),
         writer=writer,

@@ -6,16 +6,17 @@ Slack has no `Frontend`: its outbox worker edits in place and looks for what it 
 from __future__ import annotations
 
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from bot.scenarios.life import Thread
 from bot.scenarios.load import Flows, load_scenario
 from bot.scenarios.world import World
-from bot.terminal.frontend import TerminalFrontend
-from engine.journal.state import Asked, State
+from bot.terminal.follower import TerminalFrontend
+from bot.terminal.screen import TerminalScreen
+from engine.journal.state import Asked
 from engine.language.codec import canonical
 from engine.run.frontend import Frontend, Message, NoFrontend, NotDelivered
 from tests.engine.test_runtime import Recorder
@@ -23,21 +24,6 @@ from tests.support.engine import given
 
 STATE = given('flow: f\nnodes: [{id: q, type: ask, with: {message: "Q?"}}]').started().state
 SCENARIO = Path(__file__).resolve().parents[2] / "examples" / "scenarios" / "access-request.yml"
-
-
-class Printer:
-    """A terminal that keeps what is printed."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def narrate(self, state: State, event: Any) -> None:
-        """An event."""
-        self.lines.append(event.type)
-
-    def message(self, text: str) -> None:
-        """A message."""
-        self.lines.append(text)
 
 
 def thread() -> Frontend:
@@ -48,7 +34,7 @@ def thread() -> Frontend:
 
 FRONTENDS: dict[str, Callable[[], Frontend]] = {
     "runtime": NoFrontend,
-    "terminal": lambda: TerminalFrontend(Printer()),
+    "terminal": lambda: TerminalFrontend(TerminalScreen(StringIO())),
     "scenario": thread,
     "recorder": Recorder,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.serve.identity import StartFailed, identify
-from bot.wire.client import app_client, bot_client
+from bot.wire.client import bot_client
 from tests.support.workspace import running_workspace
 
 
@@ -13,7 +13,7 @@ async def test_a_start_without_the_apps_id_fails_when_slack_may_know_it_later() 
     """A failure that passes ends the start; the database is not taken for that of an app without an id."""
     async with running_workspace() as workspace:
         bot = bot_client(workspace.bot_token, workspace.api_url)
-        app = app_client(workspace.app_token, workspace.api_url)
+        app = bot_client(workspace.app_token, workspace.api_url)
         workspace.faults.fail("bots.info", status=503)
         with pytest.raises(StartFailed):
             await identify(bot, app, workspace.api_url)
@@ -24,6 +24,6 @@ async def test_without_the_right_to_ask_for_it_the_apps_id_is_not_known() -> Non
     """An app that may not look up itself starts without its id."""
     async with running_workspace() as workspace:
         bot = bot_client(workspace.bot_token, workspace.api_url)
-        app = app_client(workspace.app_token, workspace.api_url)
+        app = bot_client(workspace.app_token, workspace.api_url)
         workspace.faults.fail("bots.info", error="missing_scope")
         assert (await identify(bot, app, workspace.api_url)).app_id is None

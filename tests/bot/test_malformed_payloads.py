@@ -80,7 +80,7 @@ def others(place: Town, root: str, reply: str) -> Iterator[Json]:
     yield payloads.changed_event(
         channel, said, {**said, "text": "other", "edited": {"user": ana.id, "ts": ts}}, ts
     )
-    yield payloads.deleted_event(channel, shown, ts)
+    yield payloads.changed_event(channel, shown, None, ts)
     yield payloads.home_event(place.core.state, ana, "D1", ts)
     yield payloads.home_event(place.core.state, ana, "D1", ts, "messages")
     yield payloads.stopped_event(place.user("ben"), channel, root, ts)
@@ -175,7 +175,7 @@ def test_a_thread_that_is_no_text_is_never_looked_up(tmp_path: Path) -> None:
         async with town(tmp_path, {"talk": TALK}) as place:
             root = await place.start("ana", "talk")
             shown = {**place.thread(root)[-1], "thread_ts": "\ud800"}
-            event = payloads.deleted_event(place.channel(), shown, place.core.now_ts())
+            event = payloads.changed_event(place.channel(), shown, None, place.core.now_ts())
             await place.deliver(payloads.event_callback(place.core.state, event, "Ev9", place.seconds()))
             assert place.app.skipped[MALFORMED] == 1
 

@@ -14,7 +14,7 @@ from bot.inbound.decisions import Accept, Errors, Next, Opened, Opening, Refuse,
 from bot.outbound.calls import Modals
 from bot.serve.bolt import SlackApp
 from bot.views.service import Views, acknowledgement
-from bot.wire.client import app_client, bot_client
+from bot.wire.client import bot_client
 from engine.journal.records import InboxRow
 from engine.run.stored import utc_now
 from engine.storage.group_commit import Writer
@@ -148,7 +148,7 @@ class Desk:
         self.views = Views(Modals(client), [Kind()], self.writer, utc_now)
         self.slack = SlackApp(
             client,
-            app_client(workspace.app_token, workspace.api_url),
+            bot_client(workspace.app_token, workspace.api_url),
             app_token=workspace.app_token,
             home=HOME,
             writer=self.writer,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.terminal.console import MEANINGS, exit_for, exit_of
+from bot.terminal.console import BY_CODE, MEANINGS, exit_of
 from engine.journal.state import State
 from engine.language import errors
 from tests.cli.clikit import Cli
@@ -135,11 +135,11 @@ def test_help_tells_the_exit_codes(cli: Cli) -> None:
 def test_every_error_of_the_store_has_the_code_of_the_store() -> None:
     """An error class that is added to the storage errors gets its exit code by the table; one that is suspended has its own."""
     storage = {errors.StorageError.code, *(kind.code for kind in errors.StorageError.__subclasses__())}
-    suspended = {code for code in storage if exit_for(code) == 10}
+    suspended = {code for code in storage if BY_CODE.get(code) == 10}
     assert suspended == {errors.StoreSuspended.code}
-    assert {exit_for(code) for code in storage - suspended} == {6}
+    assert {BY_CODE.get(code) for code in storage - suspended} == {6}
     refusals = {errors.Refused.code, *(kind.code for kind in errors.Refused.__subclasses__())}
-    assert {exit_for(code) for code in refusals} == {5}
+    assert {BY_CODE.get(code) for code in refusals} == {5}
 
 
 def test_the_status_of_a_session_is_an_exit_code() -> None:

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from bot.cli.prompts import Change, Given, answer_prompt, change_prompt
 from bot.cli.prompts import Change as PromptChange
-from bot.cli.prompts import Given, answer_prompt, change_prompt, edit_of
 from bot.cli.resume import Resume, abort_session, pause_session, resume_session
-from bot.cli.serve import start_flow
+from bot.cli.serve import start_flow_command
 from bot.rendering.forms import ACTION
 from bot.wire.manifest import SHORTCUT
 from bot.workspace import payloads
@@ -267,7 +267,7 @@ DOORS: dict[str, list[Door]] = {
         Door("approve at the terminal", "vote", _answer(Given(answer="Approve")), VOTED, "cli"),
         Door("reject at the terminal", "vote", _answer(Given(answer="Reject", reason="no")), VOTED, "cli"),
         Door("played at the terminal", "never", _answer(Given(answer="Approve"), id_of("ben")), VOTED, "cli"),
-        Door("edit at the terminal", "edit", _change(edit_of(["size=9"])), ("prompt:edited",), "cli"),
+        Door("edit at the terminal", "edit", _change(Change("edit", {"values": {"size": "9"}}, "")), ("prompt:edited",), "cli"),
     ],
     "mine": [
         Door("reply", "answer", says("my word"), ANSWERED, "message"),
@@ -457,7 +457,9 @@ def _shortcut(stage_flow: str) -> Act:
 
 def _from_ci(flow: str) -> Act:
     return at_terminal(
-        lambda place, stage: start_flow(place, flow, "#ops", {}, wait=0.0, as_json=True, key=None)
+        lambda place, stage: start_flow_command(
+            place, flow, "#ops", [], None, wait=0.0, as_json=True, key=None
+        )
     )
 
 

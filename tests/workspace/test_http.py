@@ -29,7 +29,7 @@ async def test_other_origins_and_hosts_are_refused(
 
 async def test_it_listens_on_loopback_only(workspace: Workspace) -> None:
     """The listening socket is bound to 127.0.0.1."""
-    runner = workspace._site._runner
+    runner = workspace._runner
     assert runner is not None
     assert [address[0] for address in runner.addresses] == ["127.0.0.1"]
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from bot.workspace import blocks as block_kit
@@ -36,14 +37,8 @@ DEFAULT_SCOPES = (
 )
 APP_TOKEN_SCOPES = ("connections:write",)
 
-_PREFIX = {"channel": "channels", "group": "groups", "im": "im"}
-
-
-def for_channel(channel: Channel, what: str) -> str:
-    """The scope for `history` or `read` (that is `what`) of this conversation."""
-    return f"{_PREFIX[channel.kind]}:{what}"
-
-
+PREFIX = {"channel": "channels", "group": "groups", "im": "im"}
+"""The beginning of the scopes for `history` and `read`, by the kind of conversation."""
 TRUE = ("1", "true", "True", True, 1)
 OLD = -1
 NEW = 1 << 62
@@ -58,7 +53,6 @@ class Call:
     core: Core
     views: Views
     granted: frozenset[str]
-    warnings: list[str] = field(default_factory=list)
 
     # -- arguments
 
@@ -140,7 +134,7 @@ class Call:
         `read` where the scope depends on the kind of conversation. SlackError `channel_not_found`."""
         channel = self._find_channel(self.required(name, "channel_not_found"))
         if scope:
-            self.need(for_channel(channel, scope))
+            self.need(f"{PREFIX[channel.kind]}:{scope}")
         if (channel.is_private or channel.is_im) and not self.is_member(channel):
             raise SlackError("channel_not_found")
         return channel
@@ -149,13 +143,12 @@ class Call:
         state = self.core.state
         if key in state.channels:
             return state.channels[key]
-        if key in state.users and self.method in ("chat.postMessage",):
+        posts = self.method == "chat.postMessage"
+        if key in state.users and posts:
             return state.open_im(key, self.core.clock())
-        if key.startswith("#") or self.method == "chat.postMessage":
-            try:
+        if key.startswith("#") or posts:
+            with suppress(WorkspaceError):
                 return state.channel(key)
-            except WorkspaceError:
-                pass
         raise SlackError("channel_not_found", f"no conversation {key!r}")
 
     def is_member(self, channel: Channel) -> bool:
@@ -208,9 +201,9 @@ class Call:
         """The page of `found` that `cursor` and `limit` ask for, and the next cursor (empty at the end)."""
         limit = self.number("limit", default, most)
         start = self._position()
-        rest = found[start : start + limit]
-        has_more = start + limit < len(found)
-        return rest, base64.b64encode(f"position:{start + limit}".encode()).decode() if has_more else ""
+        end = start + limit
+        more = base64.b64encode(f"position:{end}".encode()).decode() if end < len(found) else ""
+        return found[start:end], more
 
     def _position(self) -> int:
         given = self.text("cursor")
@@ -244,18 +237,11 @@ def _shown(call: Call, view: View) -> Json:
     return {"view": payloads.view_field(call.core.state, view)}
 
 
-def _trigger(call: Call) -> str:
-    return call.text("trigger_id") or call.required("interactivity_pointer", "invalid_trigger_id")
-
-
 def views_open(call: Call) -> Json:
-    """views.open"""
-    return _shown(call, call.views.open(_trigger(call), _view_argument(call)))
-
-
-def views_push(call: Call) -> Json:
-    """views.push"""
-    return _shown(call, call.views.push(_trigger(call), _view_argument(call)))
+    """views.open, views.push"""
+    trigger = call.text("trigger_id") or call.required("interactivity_pointer", "invalid_trigger_id")
+    show = call.views.open if call.method == "views.open" else call.views.push
+    return _shown(call, show(trigger, _view_argument(call)))
 
 
 def views_update(call: Call) -> Json:
@@ -270,32 +256,22 @@ def views_publish(call: Call) -> Json:
     return {"view": call.views.publish(call.user("user_id"), _view_argument(call), call.text("hash"))}
 
 
-def _reacted(call: Call) -> tuple[Any, Json]:
+def reactions_change(call: Call) -> Json:
+    """reactions.add, reactions.remove"""
+    add = call.method == "reactions.add"
+    name = call.required("name", "invalid_name").strip(":")
     channel = call.channel()
     message = call.message(channel, "timestamp")
-    return channel, message
-
-
-def reactions_add(call: Call) -> Json:
-    """reactions.add"""
-    name = call.required("name", "invalid_name").strip(":")
-    channel, message = _reacted(call)
-    call.must_be_member(channel)
-    call.core.react(call.bot, channel, message, name, add=True)
-    return {}
-
-
-def reactions_remove(call: Call) -> Json:
-    """reactions.remove"""
-    name = call.required("name", "invalid_name").strip(":")
-    channel, message = _reacted(call)
-    call.core.react(call.bot, channel, message, name, add=False)
+    if add:
+        call.must_be_member(channel)
+    call.core.react(call.bot, channel, message, name, add=add)
     return {}
 
 
 def reactions_get(call: Call) -> Json:
     """reactions.get"""
-    channel, message = _reacted(call)
+    channel = call.channel()
+    message = call.message(channel, "timestamp")
     return {"type": "message", "channel": channel.id, "message": wire(message)}
 
 

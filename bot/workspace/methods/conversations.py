@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bot.workspace.methods.call import NEW, OLD, Call, for_channel, micros
+from bot.workspace.methods.call import NEW, OLD, PREFIX, Call, micros
 from bot.workspace.state import Channel, Group, Json, SlackError, User, wire
 
 KINDS = {"public_channel": "channel", "private_channel": "group", "im": "im"}
@@ -70,14 +70,12 @@ def _listed(call: Call, is_shown: Callable[[Channel], bool]) -> Json:
             raise SlackError("invalid_types", f"type {name!r}")
         if name.strip() in KINDS:
             kinds.append(KINDS[name.strip()])
-    found = [c for c in call.core.state.channels.values() if c.kind in kinds and is_shown(c)]
     for kind in kinds:
-        sample = Channel("", "", is_private=kind == "group", is_im=kind == "im")
-        call.need(for_channel(sample, "read"))
+        call.need(f"{PREFIX[kind]}:read")
+    found = [c for c in call.core.state.channels.values() if c.kind in kinds and is_shown(c)]
     if call.flag("exclude_archived"):
         found = [c for c in found if not c.is_archived]
-    found = [c for c in found if not c.is_im or call.is_member(c)]
-    page, cursor = call.page(found, 100, 1000)
+    page, cursor = call.page([c for c in found if not c.is_im or call.is_member(c)], 100, 1000)
     return {
         "channels": [channel_object(call, c) for c in page],
         "response_metadata": {"next_cursor": cursor},
