@@ -160,12 +160,15 @@ class Writer:
     ) -> Any:
         loop = asyncio.get_running_loop()
         job = _Job(kind, given, session_id, loop, loop.create_future())
+        self._submit(job)
+        return await job.future
+
+    def _submit(self, job: _Job) -> None:
         with self._gate:
             if self._ended is not None:
                 raise _copy(self._ended)
             self._waiting += 1
             self._queue.put(job)
-        return await job.future
 
     def _here(self, commit: Commit) -> CommitResult | None:
         """Carry out a commit on this thread; None where it is left to the writer's."""
