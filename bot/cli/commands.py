@@ -61,7 +61,7 @@ TOP = (
         option("--host", "The address that it listens at.", str, "127.0.0.1"),
         flag(
             "--write",
-            "Let whoever is logged in answer, pause, resume and cancel, as far as the policy lets them.",
+            "Let people who are logged in answer, pause, resume and cancel, within the policy.",
         ),
         option("--open/--no-open", "Open the page in a browser. [no]", bool, name="open_it"),
     ),
@@ -162,10 +162,10 @@ TOP = (
     ),
     command(
         "replay = replay:replay",
-        """Compare recorded runs of a flow with another text of it, before that is served.
+        """Compare recorded runs of a flow with a new version of it, before you deploy that.
 
-        It says the first difference of each run, which approvals would be gone or change, and whether runs that wait could go
-        on. Nothing is run. The exit code is 1 where something differs.
+        It shows the first difference of each run, approvals that would be gone or change, and whether waiting runs could
+        continue. Nothing is run. The exit code is 1 if anything differs.
         """,
         argument("FLOW", "A flow's name.", "name"),
         option("--against FLOW", "The new text: a file, or a flow. [the flow as it is now]", name="new_text"),
@@ -270,9 +270,9 @@ SESSIONS = (
     ),
     command(
         "retry = fork:retry_session",
-        """Try a session that failed again, from the step that failed; what was done is not done again.
+        """Try a failed session again from the step that failed. Completed steps do not run again.
 
-        One that has a Slack thread goes on there. Others go on in this terminal.
+        A session with a Slack thread continues there, any other in this terminal.
         """,
         SESSION,
         AS,
@@ -380,7 +380,7 @@ PROMPTS = (
     ),
     command(
         "hand-over = prompts:hand_over_prompt",
-        "Let somebody else answer a question in one's own place.",
+        "Hand a question over to somebody else.",
         PROMPT,
         option("--to X", "Whom: a user id, an e-mail address, local:<user>.", str, ...),
         AS,
@@ -401,7 +401,7 @@ INBOX = (
         JSON,
     ),
     command("retry = act:retry", "Hand it to the bot again, once what made it fail is put right.", *LETTERS),
-    command("drop = act:drop", "Forget it: nothing will follow from it.", *LETTERS),
+    command("drop = act:drop", "Discard it for good.", *LETTERS),
 )
 
 LOCKS = command("locks = prompts:list_locks", "", JSON)
@@ -415,7 +415,7 @@ LOCKS_RELEASE = command(
 STORE = (
     command(
         "release = store:release_store",
-        """Let a store go on that is suspended, once somebody has seen to what may be done a second time.
+        """Release a suspended store, once you have checked what may run a second time.
 
         A store is suspended when it is opened and is older than what was acknowledged: its files were damaged, put back or
         restored. `sayso doctor` says what its sessions may do again.
@@ -433,7 +433,7 @@ STORE = (
         """Copy all that a store holds to an empty one, and read it back: from an SQLite file to a Postgres database, or back,
         and to other keys.
 
-        Nothing may run on either meanwhile. Afterwards sessions go on in the new one, those that wait for people too.
+        Stop the bot on both meanwhile. Afterwards all sessions continue in the new one, also those that wait for people.
         """,
         argument("FROM", "A file, or the URL of a database.", "source"),
         argument("TO", "A new file, or the URL of an empty database.", "target"),
@@ -455,7 +455,7 @@ GRANTS = (
     ),
     command(
         "revoke = grants:revoke_grant",
-        "Take that back: such calls are asked about again.",
+        "Revoke a grant: people are asked about such calls again.",
         argument("ID", "The grant, by the approval with which it was given.", "grant_id"),
         AS,
         JSON,
@@ -505,14 +505,19 @@ GATE = (
         Run it where the bot runs, as the bot's user. The token is printed once; give it to the agent as SAYSO_GATE_TOKEN.
         """,
         option("--agent NAME", "The agent and its machine: claude-code:laptop.", str, ...),
-        option("--person ID", "The Slack user id of whom it works for, who is the requester.", str, ...),
+        option(
+            "--person ID",
+            "The Slack user id of the person it works for: the requester of its runs.",
+            str,
+            ...,
+        ),
         option("--days", "How long it counts.", float, 90.0, min=0.01, max=3650),
         JSON,
     ),
     command("tokens = gate:list_tokens", "List the tokens of agents, without their texts.", JSON),
     command(
         "revoke = gate:revoke",
-        "Take a token back: with it nobody can ask any more.",
+        "Revoke a token: the gate refuses it from now on.",
         argument("ID", "The token's id, as `gate tokens` shows it.", "token_id"),
         JSON,
     ),
@@ -520,7 +525,7 @@ GATE = (
         "hook = gate:hook",
         """Answer one call of an agent's program: it reads the call on standard input, and prints the decision.
 
-        Whatever fails is exit 2, which blocks the call. SAYSO_GATE_URL and SAYSO_GATE_TOKEN say where and who.
+        Any error exits with 2, which blocks the call. SAYSO_GATE_URL is the gate's address, SAYSO_GATE_TOKEN the agent's token.
         """,
         option("--client NAME", "The program: claude or codex.", str, "claude"),
         HOOK_WAIT,
@@ -570,7 +575,7 @@ GATE = (
 
 GROUPS = (
     group("sessions", "Look at sessions, go on with them, end them.", SESSIONS),
-    group("prompts", "What people are asked, and answers to it.", PROMPTS),
+    group("prompts", "Open questions, and answers to them.", PROMPTS),
     group("memory", "What agents have noted for later runs.", MEMORY),
     group("grants", "Calls of agents that people allow always, for a time.", GRANTS),
     group("gate", "Agents that ask people in Slack before they act.", GATE),
@@ -584,7 +589,7 @@ GROUPS = (
     ),
     group(
         "store",
-        "The store as a whole: make its file smaller, let one go on that is older than what it acknowledged.",
+        "The store as a whole: shrink its file, copy it, release one that was suspended.",
         STORE,
     ),
 )

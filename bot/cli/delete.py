@@ -141,7 +141,9 @@ def _erase(
     elif dry_run:
         print(f"{count} would be erased; nothing was.")
     else:
-        print(f"{count} erased with all files{more}. Their chains still verify. Backups hold what they held.")
+        print(
+            f"{count} erased with all files{more}. The records of what remains still verify. Backups are unchanged."
+        )
     return code
 
 

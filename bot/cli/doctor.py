@@ -49,7 +49,7 @@ def doctor_command(place: Place, manifest: Path | None, *, deep: bool, live: boo
         elif holder is None:
             print(f"Nobody serves {where}.")
         else:
-            state = "serves" if ok else f"is there, but has done nothing for {silent:.0f} seconds; it serves"
+            state = "serves" if ok else f"has not responded for {silent:.0f} seconds; it serves"
             print(
                 f"`{holder.command}`, process {holder.pid} on {holder.host}, {state} {where} since {holder.since}."
             )

@@ -19,10 +19,10 @@ def login(place: Place, agent: str, person: str, days: float, as_json: bool) -> 
     """Make a token for an agent, and print it once. Raises `UsageError`."""
     if not _AGENT.fullmatch(agent):
         raise UsageError(
-            f"{agent!r} is no name for an agent: letters, digits, and . _ : @ / - such as claude-code:laptop"
+            f"{agent!r} is not a valid agent name: use letters, digits, and . _ : @ / - such as claude-code:laptop"
         )
     if not _PERSON.fullmatch(person):
-        raise UsageError(f"{person!r} is no Slack user id, such as U012ABCDEF: copy it from their profile.")
+        raise UsageError(f"{person!r} is not a Slack user id such as U012ABCDEF: copy it from their profile.")
     with writing(place.settings()) as store:
         token, text = make_token(store, agent, person, days, utc_now())
     if as_json:

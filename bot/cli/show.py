@@ -58,7 +58,7 @@ def show_session(place: Place, /, text: str, **options: Any) -> int:
                 print(
                     f"{head.session_id}  {clean(head.flow_name)}  on hold\n"
                     f"  Its records do not verify: {one_line(head.quarantined or str(error), 300)}\n"
-                    "  Nothing of it runs and nothing was changed. Restore the database from a backup, or start the flow anew."
+                    "  It does not run, and nothing was changed. Restore the database from a backup, or start the flow again."
                 )
             return Exit.STORE
 

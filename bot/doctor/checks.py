@@ -320,7 +320,7 @@ def _check_age(store: Store, running: bool) -> Iterator[Check]:
         ago = datetime.now(UTC).timestamp() - float(heard)
         yield Check("events", "ok", f"the last event came {max(0.0, ago) / 60:.0f} min ago")
     if refused := store.marks.ts(AGENT_REFUSED):
-        hint = "What agents show is left out; all else works. It may need a paid plan, or the app installed anew."
+        hint = "The extras for agents are left out; everything else works. It may need a paid plan, or a reinstall of the app."
         yield Check("agent", "warn", f"Slack refuses what only agents may do: {refused}", hint)
 
 

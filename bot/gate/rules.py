@@ -227,7 +227,7 @@ def _faults(document: Document, located: Located) -> Iterator[Fault]:
         for index, rule in enumerate(document.rules)
     ]
     if document.otherwise.allow:
-        yield Fault(("otherwise",), "`otherwise` asks or denies: what no rule is about is not allowed")
+        yield Fault(("otherwise",), "`otherwise` must ask or deny: calls without a rule are never allowed")
     verdicts.append((("otherwise",), document.otherwise, located.data["otherwise"]))
     for path, verdict, written in verdicts:
         if verdict.ask is None:
@@ -245,7 +245,9 @@ def _faults(document: Document, located: Located) -> Iterator[Fault]:
                 yield from (Fault(place, problem.message, problem.hint) for problem in error.problems)
     for index, rule in enumerate(document.rules[:-1]):
         if rule.when == When():
-            yield Fault(("rules", index, "when"), "this matches every call, so no rule behind it counts")
+            yield Fault(
+                ("rules", index, "when"), "this matches every call, so the rules after it never apply"
+            )
             break
 
 

@@ -316,8 +316,6 @@ def compacted_row(state: State, turn: str, replaced: int) -> PutOutbox:
 
 def dropped_row(state: State, turn: str) -> PutOutbox:
     """Thinking of a conversation was left out of what was sent; the API says so with every answer, and people read it once."""
-    note = (
-        "💭 _Claude no longer has what it thought earlier in this conversation. What was said is all there._"
-    )
+    note = "💭 _Claude's earlier thinking in this conversation was dropped. All messages are still there._"
     key = f"agent:{state.session_id}:{agent_of(turn)}:dropped"
     return entry_row(state, key, turn, {"note": note}, replace=False)

@@ -376,9 +376,7 @@ def root_row(key: str, channel: str, text: str, then: dict[str, Json]) -> PutOut
     return _row("root", key, key, channel=channel, text=text, then=then)
 
 
-SCRIPTED = (
-    "🎭 _A script answers here in the place of Claude. It says the same each time, whatever you write._"
-)
+SCRIPTED = "🎭 _A script answers here instead of Claude. It says the same thing every time._"
 
 
 def scripted_rows(before: State, after: State, events: Sequence[Event]) -> list[PutOutbox]:

@@ -93,8 +93,8 @@ def out_of_reach(state: State, flow: Flow, reason: str, until: str | None) -> st
     remedy = _REMEDY.get(reason, "Let me post there again")
     return (
         f"⚠️ I cannot post in <#{channel}>: {safe(out_of_reach_words(reason))}. "
-        f"*{safe(one_line(flow.name, 80))}* ({safe(state.session_id)}) waits there; nothing of it is lost and nothing runs. "
-        f"{remedy}, and it goes on by itself.{ends}"
+        f"*{safe(one_line(flow.name, 80))}* ({safe(state.session_id)}) is waiting; nothing is lost. "
+        f"{remedy}, and the run continues.{ends}"
     )
 
 

@@ -76,7 +76,7 @@ def help_text(flows: Mapping[str, Flow]) -> str:
     return (
         f"{flows_text(flows)}\n\n"
         "Mention me with a flow's name and its inputs, for example `@sayso disk-cleanup path=/var/log`. "
-        "What is missing I ask for. Everything then happens in the thread of your message."
+        "I ask for missing inputs. Everything then happens in the thread of your message."
     )
 
 

@@ -139,7 +139,7 @@ class Reader:
         if nodes and not working:
             kind = nodes[0].type
             hint = _MODES[nodes[0].spec.mode]
-            self._wrong(path, f"`{name}` is of type {kind}: nothing outside comes of it", hint, on_key=True)
+            self._wrong(path, f"`{name}` is of type {kind}: it has no result from outside", hint, on_key=True)
             return ()
         if isinstance(given, list):
             fakes = [self._fake(working, item, (*path, index)) for index, item in enumerate(given)]

@@ -91,7 +91,7 @@ def _kills(result: Result, paint: Paint) -> Iterator[str]:
         yield paint("dim", f"killed {result.kills} times, around each of {events} events: nothing changed")
         return
     count, of = len(result.killed), f"{result.kills} times, around each of {events} events"
-    yield f"killed {of}: {count} came out otherwise"
+    yield f"killed {of}: {count} had another result"
     for killed in result.killed[:MOST_KILLS]:
         yield f"  {paint('red', one_line(killed.what, 200))}"
         for failure in killed.failures:

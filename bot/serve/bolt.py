@@ -39,8 +39,10 @@ from engine.storage.group_commit import Writer
 
 log = logging.getLogger("sayso.slack")
 
-SENT_BEFORE = "This was sent before, with other values, and those count. Please close this and look at what became of it."
-BROKEN = "This could not be read, and nothing follows from it. Please try it again."
+SENT_BEFORE = (
+    "You already sent this with other values, and those count. Please close this and check the result."
+)
+BROKEN = "I couldn't read this, and nothing was changed. Please try again."
 BUSY_SECONDS = 60.0
 """Seconds for which a payload waits for another program; a message is delivered again after a minute."""
 _MOST_PENDING = 1_000

@@ -22,7 +22,7 @@ from engine.language.codec import Json, encode
 BACK = f"{INSIDE}back"
 PageView: TypeAlias = Callable[[int, Sequence[str], Mapping[str, Json]], View]
 """Makes the view of a page, with the keys of the pages before it and what is filled in already."""
-LOST = "What you filled in on the pages before is not there any more. Please close this and begin again."
+LOST = "Your earlier pages have expired. Please close this and start again."
 
 
 async def read_pages(
@@ -170,8 +170,8 @@ class Change(FormKind):
         self, asked: OpenPrompt, user: str, page: int, kept: Sequence[str], values: Mapping[str, Json]
     ) -> View:
         """The values as they are now, and what a change means."""
-        voted = " Votes that were given do not count any more then." if asked.run.votes else ""
-        note = f"Whoever is asked sees the difference and decides anew.{voted}"
+        voted = " Earlier votes are cleared." if asked.run.votes else ""
+        note = f"The people asked see the difference and decide again.{voted}"
         return form_view(
             self.fields(asked),
             title="Change and ask again",

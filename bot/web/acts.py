@@ -37,7 +37,9 @@ from engine.storage.group_commit import Writer
 REPLY_SECONDS = 10.0
 """The time for which the page waits until a living process has taken a request; it is kept in any case."""
 _NO_ID = "Your login does not say who you are in Slack, so you can only look. Log in with Slack to change something."
-_AT_TERMINAL = "This session lives in a terminal, where nobody of Slack acts. Ask whoever ran sayso there."
+_AT_TERMINAL = (
+    "This run belongs to a terminal, so it can't be changed from here. Ask the person who started it."
+)
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "answer": ("promptId", "value", "text", "values", "reason", "nonce"),
     "revoke": ("promptId",),

@@ -57,7 +57,7 @@ def vote(step: Step, prompt: Asked, command: Answer, answer: dict[str, Json]) ->
     }
     if command.always is not None:
         if command.value != "approve":
-            raise InvalidAnswer("Only with an approval can calls be allowed always. Nothing was decided.")
+            raise InvalidAnswer("You can only allow calls permanently when you approve. Nothing was decided.")
         mine["always"] = step.around(prompt.path).granted(step, prompt, command.always)
     votes = (*before, mine)
     decision = outcome(prompt, votes)
@@ -167,7 +167,7 @@ def _edited(prompt: Question, current: dict[str, Json], changed: dict[str, Json]
     """Return all values of the form with these changes. Raises `InvalidAnswer` if a change is not possible."""
     editable = prompt.editable
     if not editable:
-        raise InvalidAnswer("Nothing of this question can be changed: decide it as it is.")
+        raise InvalidAnswer("This question has no editable fields. Decide on it as it is.")
     fixed = [name for name in changed if name not in editable]
     if fixed:
         named = ", ".join(f"`{name[:80]}`" for name in fixed)
@@ -227,7 +227,7 @@ def _refuse_taker(state: State, prompt: Asked, command: HandOver, to: str) -> No
         raise InvalidAnswer("This is with you already.")
     if taker is not None and (taker.is_bot or taker.deleted):
         raise InvalidAnswer(
-            f"{taker.name or to} cannot answer this: that is no account of a person who works here."
+            f"{taker.name or to} cannot answer this: the account is a bot or was deactivated."
         )
     names = {to.lower(), (taker.email if taker is not None and taker.email else to).lower()}
     if names & {entry.lower() for entry in asked_people(state, prompt)} and to not in prompt.excluded:

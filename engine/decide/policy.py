@@ -63,7 +63,7 @@ def _in_place(actor: Actor, absent: Actor, action: Action, target: Target) -> st
     if prompt is None or actor.in_channel is not True or actor.id in prompt.excluded:
         return "This is not done in somebody's place."
     if prompt.exclude_requester and (_asked_for_it(actor, target) or _changed_it(actor, prompt)):
-        return "Who asked for it does not decide it, in nobody's place."
+        return "You started this, so you can't decide it for somebody else either."
     return _gate(absent, action, target) or _RULES[action](absent, action, target)
 
 
@@ -236,7 +236,7 @@ def _resolve(actor: Actor, action: Action, target: Target) -> str | None:
     admins = sorted(target.admins - {"channel", "requester"})
     # The cap of the day, and the key of the installation, are everybody's.
     if prompt.everybodys and admins and not _is_listed(actor, admins, target):
-        return "This is about everybody's runs, so only SAYSO_ADMINS can say how it goes on."
+        return "This affects everybody's runs, so only SAYSO_ADMINS can resolve it."
     return _owner(actor, "resolve", target)
 
 
@@ -355,7 +355,7 @@ def _only_these(entries: Iterable[str], verb: str, target: Target) -> str:
     """Return the sentence for people who are not listed."""
     listed = list(dict.fromkeys(entry.strip() for entry in entries))
     if not listed:
-        return f"Nobody can {verb}: the flow lists nobody who may."
+        return f"Nobody can {verb}: the flow's list is empty."
     ask = " Ask one of them." if len(listed) > 1 else ""
     return f"Only {_in_words(listed, target, 'and')} can {verb}.{ask}"
 

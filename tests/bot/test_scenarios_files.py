@@ -30,7 +30,7 @@ STEPS = "steps: [{expect: {status: paused}}]\n"
         ),
         (
             "nodes: {gate: done}",
-            "first.yml:5:9: `gate` is of type approval: nothing outside comes of it\n"
+            "first.yml:5:9: `gate` is of type approval: it has no result from outside\n"
             "  hint: people answer it: say what they do under `steps`",
         ),
         (

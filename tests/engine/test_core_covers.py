@@ -230,7 +230,7 @@ def test_an_edit_that_does_not_fit_changes_nothing(values: dict[str, Json], mess
 def test_an_approval_without_editable_fields_cannot_be_changed() -> None:
     """What the flow does not name stays as it is."""
     case = session({"editable": []})
-    assert "decide it as it is" in case.refused(change(case, count=3), InvalidAnswer)
+    assert "has no editable fields" in case.refused(change(case, count=3), InvalidAnswer)
 
 
 def test_an_edit_with_which_the_node_could_not_run_is_refused() -> None:

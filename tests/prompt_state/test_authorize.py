@@ -140,7 +140,7 @@ CASES = [
         ANA,
         "answer",
         asking(),
-        "Nobody can answer this: the flow lists nobody who may.",
+        "Nobody can answer this: the flow's list is empty.",
     ),
     Case(
         "an approval is not answered",
@@ -191,14 +191,14 @@ CASES = [
         BEN,
         "decide",
         target(Question(kind="approval")),
-        "Nobody can approve this: the flow lists nobody who may.",
+        "Nobody can approve this: the flow's list is empty.",
     ),
     Case(
         "not even an admin where nobody is listed",
         BEN,
         "decide",
         listing(admins=frozenset({"UBEN"})),
-        "Nobody can approve this: the flow lists nobody who may.",
+        "Nobody can approve this: the flow's list is empty.",
     ),
     Case(
         "the requester is excluded though listed",
@@ -614,6 +614,6 @@ def test_the_cap_of_the_day_is_for_the_admins() -> None:
     base = Target(home_team=TEAM, requester_id="UANA", admins=frozenset({"UBEN"}))
     assert authorize(ANA, "resolve", replace(base, prompt=own)).allowed
     refused = authorize(ANA, "resolve", replace(base, prompt=day))
-    assert refused.reason == "This is about everybody's runs, so only SAYSO_ADMINS can say how it goes on."
+    assert refused.reason == "This affects everybody's runs, so only SAYSO_ADMINS can resolve it."
     assert authorize(BEN, "resolve", replace(base, prompt=day)).allowed
     assert authorize(ANA, "resolve", replace(base, prompt=day, admins=frozenset())).allowed

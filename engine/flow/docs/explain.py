@@ -47,7 +47,7 @@ def _head(flow: Flow) -> Iterator[str]:
     for given in flow.inputs.values():
         about = f" {_text(given.description)}" if given.description else ""
         kind = _listed([_text(each) for each in given.choices], "or") if given.choices else given.type
-        need = "required" if given.required else f"{_text(given.default) or 'empty'} unless given"
+        need = "required" if given.required else f"default {_text(given.default) or 'empty'}"
         yield f"  - Input {given.name} ({kind}, {need}).{about}"
     if flow.lock is not None:
         then = "waits for it" if flow.on_conflict == "queue" else "is refused"
@@ -90,7 +90,7 @@ def _limits(flow: Flow) -> Iterator[str]:
     yield ""
     yield f"A question without a time limit of its own stays open for {_seconds(caps.deadline)}."
     if found:
-        yield f"At {_listed(found, 'or')} people are asked whether the run goes on."
+        yield f"At {_listed(found, 'or')} people are asked whether the run continues."
 
 
 # --- lists ------------------------------------------------------------------------------------------------------
@@ -143,18 +143,18 @@ def _when(nodes: NodeList, node: Node) -> Iterator[str]:
 def _rules(nodes: NodeList, node: Node) -> Iterator[str]:
     """Return what holds around a node's work: approval, time-out, further tries, failure, crash, ways back."""
     if guards := nodes.guards.get(node.id):
-        yield f"Only as {_listed(guards, 'and')} approved it, word for word."
+        yield f"It runs only as approved in {_listed(guards, 'and')}, unchanged."
     if node.timeout is not None:
-        yield f"It may take {_seconds(node.timeout)}."
+        yield f"Time limit: {_seconds(node.timeout)}."
     if node.retry is not None and node.retry.attempts > 1:
-        yield f"If it fails it is tried again, {node.retry.attempts} times in all."
+        yield f"If it fails, it is retried, up to {node.retry.attempts} attempts in all."
     if node.goto is not None:
-        yield f"If it fails the run goes on at {node.goto}."
+        yield f"If it fails, the run continues at {node.goto}."
     elif node.on_error == "continue":
-        yield "If it fails the run goes on."
+        yield "If it fails, the run continues."
     if node.on_crash is not None or (node.spec.mode == "run" and node.crash_policy(node.config) == "ask"):
         asks = node.crash_policy(node.config) == "ask"
-        yield f"If it is interrupted, {'people say whether it was done' if asks else 'it runs again'}."
+        yield f"If it is interrupted, {'people are asked whether it was done' if asks else 'it runs again'}."
     for edge in nodes.loops[node.id] if nodes.is_graph else ():
         then = {"fail": "the run fails", "continue": "it goes on", "ask": "people are asked"}[edge.on_limit]
         condition = f"If {_text(edge.when.raw)}, back" if edge.when is not None else "Back"
@@ -237,7 +237,7 @@ def _ends(node: Node) -> Iterator[str]:
 
 
 def _switch(node: Node) -> Iterator[str]:
-    yield f"goes by {_text(node.config.get('on'))}."
+    yield f"depends on {_text(node.config.get('on'))}."
 
 
 def _foreach(node: Node) -> Iterator[str]:
@@ -249,9 +249,9 @@ def _foreach(node: Node) -> Iterator[str]:
 def _loop(node: Node) -> Iterator[str]:
     ends = [("while", node.while_), ("until", node.until_)]
     conditions = [f"{word} {_text(each.raw)}" for word, each in ends if each is not None]
-    then = {"fail": "the step fails", "continue": "the run goes on", "ask": "people are asked"}
+    then = {"fail": "the step fails", "continue": "the run continues", "ask": "people are asked"}
     most, limit = _field(node, "max_iterations"), str(_field(node, "on_limit"))
-    yield f"again and again {_listed(conditions, 'and')}, at most {_text(most)} times, then {then[limit]}:"
+    yield f"repeats {_listed(conditions, 'and')}, at most {_text(most)} times, then {then[limit]}:"
 
 
 def _parallel(node: Node) -> Iterator[str]:
@@ -297,9 +297,9 @@ def _approval(node: Node) -> Iterator[str]:
     yield from ["The person who started the run may not."] if given.get("exclude_requester") else []
     if node.covers is not None:
         for_ = f", for {_text(given['valid_for'])}" if "valid_for" in given else ""
-        yield f"They see exactly what {node.covers} will do, and it may do only that{for_}."
+        yield f"They see exactly what {node.covers} will do. It can do nothing else{for_}."
     yield from ["A rejection needs a reason."] if given.get("require_reason") else []
-    rejected = {"stop": _stops(node), "continue": "the run goes on"}
+    rejected = {"stop": _stops(node), "continue": "the run continues"}
     then = _next(str(given.get("on_reject") or "stop"), rejected)
     yield f"If they reject, {then}."
     yield from _clocks(given, _timeout_words(node))
@@ -357,7 +357,7 @@ def _timeout_words(node: Node) -> str:
         "fail": _stops(node),
         "reject": "it counts as rejected",
         "approve": "it counts as approved",
-        "continue": "the run goes on without an answer",
+        "continue": "the run continues without an answer",
         "default": f"the answer is {_text(node.config.get('default') or 'the defaults of the form')}",
     }
     return _next(str(_field(node, "on_timeout")), words)
@@ -380,7 +380,7 @@ def _clocks(given: Mapping[str, Json], then: str) -> Iterator[str]:
 
 def _next(outcome: str, words: Mapping[str, str]) -> str:
     if outcome.startswith("goto:"):
-        return f"the run goes on at {outcome.removeprefix('goto:')}"
+        return f"the run continues at {outcome.removeprefix('goto:')}"
     return words.get(outcome, outcome)
 
 
