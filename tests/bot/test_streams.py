@@ -217,7 +217,9 @@ async def test_thinking_that_was_left_out_is_noted_once(rig: Rig) -> None:
         await rig.put(*agent_rows(state, state, event, [event]))
         await rig.settled(text_key(session_id, turn))
     await rig.settled(f"agent:{session_id}:diagnose:dropped")
-    assert "\n".join(await said(rig, session_id)).count("Claude no longer has what it thought earlier") == 1
+    assert (
+        "\n".join(await said(rig, session_id)).count("earlier thinking in this conversation was dropped") == 1
+    )
 
 
 # --- while it comes ----------------------------------------------------------------------------------------

@@ -200,7 +200,7 @@ async def test_what_is_sent_again_with_other_values_is_not_taken_in_silence(desk
     assert await desk.receive("right") == {}
     refused = await desk.receive("right too")
     assert list(refused["errors"]) == ["field:x"]
-    assert "sent before, with other values" in refused["errors"]["field:x"]
+    assert "already sent this with other values" in refused["errors"]["field:x"]
     row = desk.store.inbox.row("view:T1:V1")
     assert row is not None
     assert json.loads(row.payload)["x"] == "right"

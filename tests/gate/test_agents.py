@@ -15,6 +15,7 @@ from anthropic import Anthropic
 from bot.gate.agents import Agents
 from tests.gate.conftest import RULES, Gate
 from tests.gate.test_hooks import SAYSO, Hooks
+from tests.support import prefork
 from tests.support.bot import ThreadView, words
 from tests.support.managed_agents import KEY, ManagedAgents, managed_agents
 
@@ -38,17 +39,9 @@ class Poller:
 
     async def look(self, *words_: str, **env: str) -> str:
         """Look once; what it tells."""
-        done = await asyncio.create_subprocess_exec(
-            *SAYSO,
-            "gate",
-            "agents",
-            "--once",
-            *words_,
-            env={**self.env, **env},
-            cwd=self.gate.folder,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        told = (await done.communicate())[1].decode()
+        line = ["-m", "bot.cli", "gate", "agents", "--once", *words_]
+        done = prefork.start(line, cwd=self.gate.folder, env={**self.env, **env}, read=("anthropic",))
+        _, told = await asyncio.to_thread(done.communicate)
         assert "Traceback" not in told, told
         return told
 

@@ -126,7 +126,7 @@ def test_every_way_to_ask_is_a_flow() -> None:
     ("text", "told"),
     [
         (HEAD, "`otherwise` is missing"),
-        (HEAD + "otherwise: allow\n", "not allowed"),
+        (HEAD + "otherwise: allow\n", "never allowed"),
         (HEAD + "rules: [{when: {tol: x}, then: allow}]\n" + OTHERWISE, "did you mean `tool`"),
         (HEAD + "rules: [{when: {tool: x}, then: alow}]\n" + OTHERWISE, "write `allow`"),
         (

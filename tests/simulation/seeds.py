@@ -40,32 +40,32 @@ RUDE = Weather(rude=0.02)
 HUNTS = {
     "acknowledges_before_it_stores": Hunt("quorum", Weather(kills=8, kill_within=20, slow=1.0), 9),
     "reads_nothing_that_was_missed": Hunt("rollout", LOSSY),
-    "posts_again_without_looking": Hunt("rollout", KILLS),
+    "posts_again_without_looking": Hunt("rollout", KILLS, 4),
     "remembers_keys_in_memory": Hunt("booking", KILLS),
     "an_answer_is_committed_without_its_row": Hunt(
         "takeback", Weather(kills=8, kill_within=40, freezes=0.5, slow=0.05), 29
     ),
-    "writes_what_it_decided_on_what_it_read": Hunt("booking", FREEZES, 3),
+    "writes_what_it_decided_on_what_it_read": Hunt("booking", FREEZES, 2),
     "obeys_a_word_that_is_offered_as_a_choice": Hunt("choose", Weather(rude=0.05)),
-    "a_change_forgets_the_attempt_that_is_out": Hunt("deploy", LOSSY, 3),
+    "a_change_forgets_the_attempt_that_is_out": Hunt("deploy", LOSSY, 8),
     "takes_what_was_posted_unheard_for_not_posted": Hunt(
         "rollout", Weather(answer_lost=0.4, kills=6, kill_within=30, slow=1.0)
     ),
-    "takes_a_second_submission_in_silence": Hunt("careful", Weather(ack_lost=0.5, rude=0.02), 19),
+    "takes_a_second_submission_in_silence": Hunt("careful", Weather(ack_lost=0.5, rude=0.02), 2),
     "obeys_a_button_of_an_older_copy": Hunt("release", Weather(rude=0.02, late=1.0)),
-    "a_change_keeps_the_votes_before_it": Hunt("release", Weather(rude=0.5, late=1.0), 9),
-    "runs_what_the_first_change_said": Hunt("release", RUDE),
-    "hands_over_and_keeps": Hunt("relay", Weather(rude=0.05), 3),
-    "takes_a_modal_of_an_older_copy": Hunt("strict", RUDE, 7),
-    "a_second_vote_keeps_the_first_reason": Hunt("council", RUDE, 25),
+    "a_change_keeps_the_votes_before_it": Hunt("release", Weather(rude=0.5, late=1.0), 16),
+    "runs_what_the_first_change_said": Hunt("release", RUDE, 12),
+    "hands_over_and_keeps": Hunt("relay", Weather(rude=0.05), 11),
+    "takes_a_modal_of_an_older_copy": Hunt("strict", RUDE, 11),
+    "a_second_vote_keeps_the_first_reason": Hunt("council", RUDE, 0),
     "keeps_what_a_page_held_first": Hunt("survey", RUDE, 8),
     "goes_back_to_an_empty_page": Hunt("survey", RUDE, 5),
-    "keeps_pages_in_memory": Hunt("survey", KILLS, 2),
+    "keeps_pages_in_memory": Hunt("survey", KILLS, 3),
     "starts_what_is_sent_again_once_more": Hunt("ferry", Weather(ack_lost=0.6, slow=1.0), 1),
     "starts_again_while_it_runs": Hunt("alarm", Weather(twice=0.6, late=15.0, rude=0.4), 1),
     "hears_a_reaction_again": Hunt("rescue", Weather(twice=0.6, late=15.0), 1),
     "a_file_lies_in_its_place_before_it_is_whole": Hunt(
-        "papers", Weather(kills=12, kill_within=80, slow=0.05), 25
+        "papers", Weather(kills=12, kill_within=80, slow=0.05), 183
     ),
 }
 

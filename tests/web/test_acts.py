@@ -189,7 +189,7 @@ async def test_a_session_of_a_terminal_is_changed_from_there_alone(home: Path) -
         visitor.log_in_as(Actor(id="U0BEN", name="Ben"))
         _, told = await visitor.post("act", {"session": session_id, "do": "abort"})
         assert (told["error"], visitor.store.inbox.rows()) == ("not_allowed", [])
-        assert "sayso" in told["message"]
+        assert "terminal" in told["message"]
 
 
 SERVED = {

@@ -147,17 +147,17 @@ FLEET_MUTANTS: dict[str, Mutant] = {
     )
 }
 FLEET_SEEN_AT: dict[str, int] = {
-    "claims_what_it_read": 8,
+    "claims_what_it_read": 13,
     "takes_living_owners_for_dead": 2,
     "lets_go_what_others_have": 3,
-    "misses_what_comes_meanwhile": 2,
+    "misses_what_comes_meanwhile": 1,
     "works_on_lanes_of_others": 24,
     "takes_from_the_living": 1,
     "takes_up_again_what_it_left": 84,
-    "looks_again_at_once": 24,
+    "looks_again_at_once": 17,
     "posts_beside_others": 0,
     "keeps_posting": 3,
     "posts_without_asking_the_fence": 579,
-    "blames_what_is_newer": 0,
+    "blames_what_is_newer": 2,
 }
 """A seed that shows each fault."""
