@@ -33,19 +33,26 @@ def url() -> str:
 
 @pytest.fixture
 def behind(url: str) -> Iterator[str]:
-    """The same behind a pooler that has one connection for all of its clients."""
-    with pooled(url, "poor", more="max_db_connections = 1") as pooler:
+    """The same behind a pooler."""
+    with pooled(url, "poor") as pooler:
         yield pooler.url
 
 
-def test_nothing_lasts_in_a_session(behind: str) -> None:
+@pytest.fixture
+def narrow(url: str) -> Iterator[str]:
+    """The same behind a pooler that has one connection for all of its clients."""
+    with pooled(url, more="max_db_connections = 1") as pooler:
+        yield pooler.url
+
+
+def test_nothing_lasts_in_a_session(narrow: str) -> None:
     """All clients have the same session in turn, and find it as the server made it: no setting, no lock, no statement."""
     settings = (
         "SELECT name FROM pg_settings WHERE source = 'session' AND name != 'application_name' ORDER BY 1"
     )
-    with psycopg.connect(behind, autocommit=True) as raw:
+    with psycopg.connect(narrow, autocommit=True) as raw:
         before = raw.execute(settings).fetchall()
-    store = open_postgres(behind, KEY)
+    store = open_postgres(narrow, KEY)
     store.register("bot")
     store.serve_beside("all")
     store.listen(lambda: None)

@@ -34,7 +34,7 @@ from engine.nodes.types.spec import Meter
 MARK = "SAYSO_EXECUTION"
 """Environment variable that identifies the processes that a command started."""
 
-_LOOKS, _LOOK_SECONDS = 5, 0.001
+_LOOK_SECONDS = (0.001, 0.002, 0.004, 0.008, 0.016)
 """Looks at a process without an environment, and seconds between them."""
 
 LINGER = 1.0
@@ -290,13 +290,13 @@ def _group_of(pid: int) -> int | None:
 def _is_marked(pid: int, mark: bytes) -> bool:
     """True if a process has the mark. One that starts another program has no environment for a moment: it is asked again."""
     try:
-        for _ in range(_LOOKS):
+        for pause in _LOOK_SECONDS:
             with open(f"/proc/{pid}/environ", "rb") as file:
                 environment = file.read()
             if environment:
                 return mark in environment.split(b"\0")
             os.readlink(f"/proc/{pid}/exe")  # fails for a zombie, and for what belongs to the kernel
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(pause)
     except OSError:
         pass
     return False
