@@ -34,8 +34,9 @@ from engine.nodes.types.spec import Meter
 MARK = "SAYSO_EXECUTION"
 """Environment variable that identifies the processes that a command started."""
 
-_LOOK_SECONDS = (0.001, 0.002, 0.004, 0.008, 0.016)
-"""Looks at a process without an environment, and seconds between them."""
+_SURE, _LOOK_SECONDS, _EXEC_SECONDS = 3, 0.001, 2.0
+"""Looks after which a process surely has no environment, seconds between looks, and the most that one may take to start another
+program."""
 
 LINGER = 1.0
 """Seconds that an output may stay open after its process has ended."""
@@ -288,15 +289,19 @@ def _group_of(pid: int) -> int | None:
 
 
 def _is_marked(pid: int, mark: bytes) -> bool:
-    """True if a process has the mark. One that starts another program has no environment for a moment: it is asked again."""
+    """True if a process has the mark. One that starts another program has neither environment nor command line for a moment,
+    on a busy machine a long one: it is asked again."""
+    until, without = time.monotonic() + _EXEC_SECONDS, 0
     try:
-        for pause in _LOOK_SECONDS:
+        while without < _SURE and time.monotonic() < until:
             with open(f"/proc/{pid}/environ", "rb") as file:
                 environment = file.read()
             if environment:
                 return mark in environment.split(b"\0")
             os.readlink(f"/proc/{pid}/exe")  # fails for a zombie, and for what belongs to the kernel
-            time.sleep(pause)
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                without = without + 1 if file.read() else 0
+            time.sleep(_LOOK_SECONDS)
     except OSError:
         pass
     return False
