@@ -112,15 +112,15 @@ class Rules(Struct, frozen=True):
     data: Mapping[str, Json]
 
     def decide(self, agent: str, tool: str, arguments: Mapping[str, Json]) -> Decision:
-        """The first rule that matches, else `otherwise`. A call with a name of a rule's argument in another letter case is not
-        allowed: its reader may take the one for the other."""
+        """The first rule that matches, else `otherwise`. A rule that asks or denies finds its arguments in any letter case, and a
+        call with the name of a rule's argument in another case is not allowed: its reader may take the one for the other."""
         named = {name for rule in self.document.rules for name in rule.when.arguments}
         alike = {folded(name) for name in named} & {folded(name) for name in arguments if name not in named}
         for number, rule in enumerate(self.document.rules, 1):
             exact = rule.then.allow
             meant = fits(rule.when.agent, agent, exact) and fits(rule.when.tool, tool, exact)
             if meant and all(
-                name in arguments and fits(wanted, arguments[name], exact)
+                any(fits(wanted, arguments[key], exact) for key in _named(arguments, name, exact))
                 for name, wanted in rule.when.arguments.items()
             ):
                 if exact and alike:
@@ -131,6 +131,11 @@ class Rules(Struct, frozen=True):
     def otherwise(self) -> Decision:
         """Return the treatment of calls without a matching rule."""
         return _decision(0, self.document.otherwise, self.data["otherwise"])
+
+
+def _named(arguments: Mapping[str, Json], name: str, exact: bool) -> Iterator[str]:
+    """The keys that a rule means by a name."""
+    return (key for key in arguments if key == name or (not exact and folded(key) == folded(name)))
 
 
 def _decision(number: int, verdict: Verdict, written: Json) -> Decision:

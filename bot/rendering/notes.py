@@ -468,7 +468,7 @@ def _images(images: Json, making: _Making) -> list[Block]:
             fitting.append(block)
     if len(fitting) < len(made):
         making.notices.append(
-            f"_Not shown, for there is no room: {len(made) - len(fitting)} of {plural(len(made), 'picture')}._"
+            f"_This message has no room for {len(made) - len(fitting)} of {plural(len(made), 'picture')}._"
         )
     return fitting
 

@@ -330,7 +330,7 @@ def _select(prompt: Asked, options: list[Mapping[str, Json]], room: int) -> list
         made = _menu(prompt, labels, most)
     beyond = len(options) - len(labels)
     if beyond > 0:
-        made.append(context(f"_Not shown, for one message has no room: {plural(beyond, 'more option')}._"))
+        made.append(context(f"_This message has no room for {plural(beyond, 'more option')}._"))
     return made
 
 

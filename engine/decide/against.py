@@ -253,7 +253,7 @@ def _ended(state: State, event: ev.Failure | ev.Completion, place: _Place) -> It
 def _holds(state: State, place: _Place, node: Node, new: Flow, now: str) -> bool | str:
     """Return whether a node's condition holds under the new text; a condition that cannot be evaluated says why."""
     if node.if_ == place.was.if_ or node.condition is None:
-        return node.condition is None or node.if_ == place.was.if_
+        return True
     try:
         return evaluate_test(node.condition, new, state, scope_of(place.path), now, f"node {node.id}: if")
     except SaysoError as error:

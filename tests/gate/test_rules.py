@@ -72,10 +72,10 @@ def test_a_value_is_allowed_as_it_is_written_in_json() -> None:
     [
         ({"path": "/srv/a"}, "allow"),
         ({"Path": "/srv/a"}, "ask"),
-        ({"path": "/srv/a", "Path": "/etc/shadow"}, "ask"),
+        ({"path": "/srv/a", "Path": "/etc/shadow"}, "deny"),
         ({"path": "/srv/a", "\u017fize": 3}, "ask"),
         ({"path": "/etc/shadow"}, "deny"),
-        ({"PATH": "/etc/shadow"}, "ask"),
+        ({"PATH": "/etc/shadow"}, "deny"),
         ({"path": "/srv/a", "mode": "r"}, "allow"),
     ],
 )
@@ -88,6 +88,21 @@ def test_an_argument_in_another_letter_case_is_allowed_by_no_rule(
         f"{{when: {{arguments: {{size: 1}}}}, then: {{deny: no}}}}, {{when: {{tool: read}}, then: allow}}]\n{OTHERWISE}"
     )
     assert rules.decide("a", "read", arguments).kind == kind
+
+
+@pytest.mark.parametrize("key", ["path", "Path", "PATH", "\u212a"])
+@pytest.mark.parametrize(("then", "kind"), [("{deny: no}", "deny"), ("{ask: {approvers: [U0BOSS]}}", "ask")])
+def test_a_rule_that_asks_or_denies_finds_its_argument_in_any_letter_case(
+    key: str, then: str, kind: str
+) -> None:
+    """A server that ignores the letter case reads the same argument, so a weaker rule behind it never counts."""
+    name = "k" if key == "\u212a" else "path"
+    rules = read_rules(
+        f"{HEAD}rules:\n- {{when: {{arguments: {{{name}: /etc/*}}}}, then: {then}}}\n- {{when: {{tool: '*'}}, then: {{ask: {{approvers: [U0ANY]}}}}}}\n"
+        "otherwise: {deny: nothing else}\n"
+    )
+    found = rules.decide("claude-code", "mcp__files__write", {key: "/etc/passwd"})
+    assert (found.kind, found.rule) == (kind, 1)
 
 
 @pytest.mark.timeout(20)
