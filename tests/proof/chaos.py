@@ -1,6 +1,6 @@
 """Chaos: a fleet of real bots on a real Postgres, people who answer, and a seed that says what is killed when.
 
-Each process reaches the server through a link of its own. Nodes write what they do into a log. A person who is asked about an
+Each process reaches the server through a link of its own, some of them behind a pooler. Nodes write what they do into a log. A person who is asked about an
 interrupted node looks there first, as people should. Afterwards the log, the threads and the journals say whether anything was
 lost, done twice, said twice, or given to the wrong session.
 """
@@ -35,6 +35,7 @@ from tests.support.engine import check_starts
 from tests.support.fleet import KEY, Fleet
 from tests.support.namespaces import ENTER, Namespace
 from tests.support.pg_link import Link, linked
+from tests.support.pgbouncer import Pooler, pooled
 from tests.support.workspace import running_workspace
 
 Json = dict[str, Any]
@@ -175,6 +176,8 @@ class Chaos:
         """True while the server is away, or its connections are ended."""
         self.apart = False
         """True if each process has a network of its own."""
+        self.pooler: Pooler | None = None
+        """PgBouncer before the server, for every second process."""
         self.members: list[Member] = []
         self.ended_badly: list[str] = []
         """What was said last by those that nobody killed."""
@@ -190,7 +193,10 @@ class Chaos:
             self._stack.callback(namespace.close)
             await namespace.forward(urlsplit(self.fleet.workspace.api_url).port or 80)
             listener, program = namespace.listener(), ENTER.format(namespace.name)
-        link = await self._stack.enter_async_context(linked(self.server.get_uri(), listener))
+        url = self.server.get_uri()
+        if self.pooler is not None and len(self.fleet.bots) % 2:
+            url = self.pooler.url
+        link = await self._stack.enter_async_context(linked(url, listener))
         home = self.fleet.folder / f"home{len(self.fleet.bots)}"
         home.mkdir()
         env = self.fleet.env | {"SAYSO_DATABASE_URL": link.url}
@@ -284,6 +290,14 @@ class Chaos:
         async with self._told("crash"):
             await asyncio.to_thread(postgres.restart, self.server, "immediate")
 
+    async def restart_pooler(self, seconds: float = 2.0) -> None:
+        """PgBouncer ends with all that it carries, and is back a little later."""
+        assert self.pooler is not None, "some are behind a pooler"
+        async with self._told("restart of the pooler"):
+            await asyncio.to_thread(self.pooler.stop)
+            await asyncio.sleep(seconds)
+            await asyncio.to_thread(self.pooler.start)
+
     async def outage(self, seconds: float = 8.0) -> None:
         """The server is away."""
         async with self._told(f"outage of {seconds:.0f} s"):
@@ -356,6 +370,7 @@ async def chaos(
     *,
     wrong_clocks: float = 0.0,
     apart: bool = False,
+    behind_pooler: bool = False,
 ) -> AsyncIterator[tuple[Chaos, Workspace]]:
     """A fleet of these roles that is kept going, on a server of its own, beside a local workspace."""
     async with AsyncExitStack() as stack:
@@ -368,6 +383,8 @@ async def chaos(
         stack.push_async_callback(bots.close)
         made = Chaos(bots, server, stack, seed)
         made.wrong_clocks, made.apart = wrong_clocks, apart
+        if behind_pooler:
+            made.pooler = stack.enter_context(pooled(server.get_uri(), more="default_pool_size = 30"))
         for role in roles:
             await made.add(role)
         await asyncio.gather(*(member.bot.said("ready") for member in made.members))

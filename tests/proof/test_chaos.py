@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.process, pytest.mark.timeout(1_800)]
 SMALL = ["socket", "socket", "worker", "worker", "worker"]
 LARGE = [*SMALL, "worker", "worker"]
 SHORT = ["kill", "freeze", "cut", "kill", "restart", "kill"]
-ONCE = ["restart", "crash", "outage", "long_outage", "end_backends", "roll", "deafen"]
+ONCE = ["restart", "crash", "outage", "long_outage", "end_backends", "restart_pooler", "roll", "deafen"]
 LONG = ["kill"] * 20 + ["freeze", "cut", "unplug"] * 3 + ONCE
 
 
@@ -71,11 +71,14 @@ async def test_a_fleet_in_chaos_loses_and_doubles_nothing(tmp_path: Path) -> Non
 @pytest.mark.parametrize("seed", [SEED, SEED + 1, SEED + 2], ids=["today", "next", "third"])
 async def test_a_large_fleet_in_long_chaos(tmp_path: Path, seed: int) -> None:
     """The same with more of everything, by the seed of the day and two more: the server crashes and is away, connections are
-    ended, a release replaces another one, and some clocks are an hour ahead. Where we may, each process has a network of its
-    own, which is unplugged."""
+    ended, a release replaces another one, every second process is behind PgBouncer, which restarts, and some clocks are an hour
+    ahead. Where we may, each process has a network of its own, which is unplugged."""
     apart = allowed()
     acts = [act for act in random.Random(seed).sample(LONG, len(LONG)) if apart or act != "unplug"]
-    async with chaos(tmp_path, LARGE, seed, wrong_clocks=0.2, apart=apart) as (made, workspace):
+    async with chaos(tmp_path, LARGE, seed, wrong_clocks=0.2, apart=apart, behind_pooler=True) as (
+        made,
+        workspace,
+    ):
         found = await lived(made, workspace, tmp_path / "log", 60, acts, 1.5)
     assert not found.anything(), (seed, found)
 

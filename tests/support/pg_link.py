@@ -1,4 +1,4 @@
-"""A network between a process and Postgres that a test can cut: a TCP proxy before a server's socket file.
+"""A network between a process and Postgres that a test can cut: a TCP proxy before a server's socket file, or before a pooler.
 
 While it is `cut` nothing passes in either direction and nobody is told, as through a firewall that forgot its connections; what
 was sent then arrives when it is mended. While it is `deaf` the notifications of the server are left out, and nothing else.
@@ -23,7 +23,6 @@ class Link:
 
     def __init__(self, url: str) -> None:
         there = conninfo_to_dict(url)
-        self._file = f"{there['host']}/.s.PGSQL.{there.get('port') or 5432}"
         self._there = there
         self._whole = asyncio.Event()
         self._whole.set()
@@ -59,7 +58,7 @@ class Link:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, asyncio.CancelledError):
             await self._whole.wait()
-            theirs, to_them = await asyncio.open_unix_connection(self._file)
+            theirs, to_them = await self._connect()
             pumps = (self._pump(reader, to_them, first=True), self._pump(theirs, writer, first=False))
             tasks = [asyncio.create_task(pump) for pump in pumps]
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -68,6 +67,12 @@ class Link:
                 task.cancel()
             to_them.close()
         writer.close()
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        host, port = str(self._there["host"]), self._there.get("port") or 5432
+        if host.startswith("/"):
+            return await asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}")
+        return await asyncio.open_connection(host, int(str(port)))
 
     def close(self) -> None:
         """End all connections."""
