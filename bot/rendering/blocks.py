@@ -20,7 +20,7 @@ from msgspec import Struct
 from bot.rendering.marks import EMOJI, LISTENING, WITHDRAWN
 from bot.rendering.text import clip, cut, for_reader, one_line, plain, shown, take, weight
 from engine.language.codec import Json, clean_text, encode
-from engine.language.counting import plural
+from engine.language.counting import cells, plural
 
 Block: TypeAlias = dict[str, Any]
 
@@ -287,8 +287,8 @@ def rows_of(columns: Sequence[str], rows: Sequence[Json]) -> list[list[str]]:
 def _row(columns: Sequence[str], row: Json) -> list[str]:
     if isinstance(row, Mapping):
         return [_text(row.get(name)) for name in columns]
-    cells = [_text(cell) for cell in row]
-    return cells + [""] * (len(columns) - len(cells))
+    texts = [_text(cell) for cell in row]
+    return texts + [""] * (len(columns) - len(texts))
 
 
 def _text(cell: Json) -> str:
@@ -306,13 +306,13 @@ def table_block(
     """
     made = [_cells(columns)]
     room -= size([_data_table(made, title, len(rows))])
-    cells = sum(map(len, columns))
+    letters = sum(map(len, columns))
     whole = all(len(row) <= len(columns) for row in rows)
     for row in rows:
         shown_row = [_cell(cell) for cell in row[: len(columns)]]
         room -= size(shown_row) + 1
-        cells += sum(len(cell["text"]) for cell in shown_row)
-        if room < 0 or cells > MOST_CELLS or len(made) >= MOST_ROWS:
+        letters += sum(len(cell["text"]) for cell in shown_row)
+        if room < 0 or letters > MOST_CELLS or len(made) >= MOST_ROWS:
             return _data_table(made, title, len(rows)), False
         made.append(shown_row)
         whole = whole and all(len(cell) <= _CELL for cell in row)
@@ -365,8 +365,11 @@ def inert(cell: str) -> str:
 def aligned(columns: Sequence[str], rows: Sequence[Sequence[str]], most: int = 60) -> str:
     """The first rows as lines of text with the columns below each other."""
     lines = [[clip(one_line(cell, _WIDTH), _WIDTH) for cell in row] for row in (columns, *rows[:most])]
-    widths = [max(len(line[at]) for line in lines) for at in range(len(columns))]
-    made = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=False)) for line in lines]
+    widths = [max(cells(line[at]) for line in lines) for at in range(len(columns))]
+    made = [
+        "  ".join(cell + " " * (width - cells(cell)) for cell, width in zip(line, widths, strict=False))
+        for line in lines
+    ]
     made.insert(1, "  ".join("─" * width for width in widths))
     more = len(rows) - most
     return "\n".join(

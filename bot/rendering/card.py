@@ -44,7 +44,7 @@ from bot.rendering.nested import (
     progress,
     wait_words,
 )
-from bot.rendering.text import cut, date, elapsed, one_line, person, safe, shortened, waiting_on
+from bot.rendering.text import as_code, cut, date, elapsed, one_line, person, safe, shortened, waiting_on
 from engine.decide import limits
 from engine.decide.outages import waited_out
 from engine.flow import Flow
@@ -352,7 +352,7 @@ def lock_wait(state: State, behind: Behind | None) -> str:
     wait for a lock."""
     if state.lock is None or not limits.pending(state):
         return ""
-    name = f"lock `{safe(state.lock.name)}`"
+    name = f"lock {as_code(state.lock.name)}"
     if behind is None:
         return name
     where = f" (<{behind.link}|its thread>)" if behind.link else ""

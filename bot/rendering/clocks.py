@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from bot.rendering.flow import label_of
 from bot.rendering.nested import asks_for
-from bot.rendering.text import asked, date, elapsed, one_line, safe, whom
+from bot.rendering.text import as_code, asked, date, elapsed, one_line, safe, whom
 from engine.flow import Flow
 from engine.journal.queries import people_among
 from engine.journal.state import Asked, State
@@ -110,5 +110,5 @@ def deleted_too_often(state: State, prompt: Asked, flow: Flow) -> str:
 
 def refused_target(to: str, reason: str) -> str:
     """Return the message to the thread when somebody could not be notified."""
-    target = f"<#{to}>" if not people_among([to]) else f"`{safe(one_line(to, 80))}`"
+    target = f"<#{to}>" if not people_among([to]) else as_code(one_line(to, 80))
     return f"⚠️ {target} could not be told: {safe(one_line(reason, 200))}"

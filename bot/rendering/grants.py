@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from bot.rendering.approvals import handle, is_request
 from bot.rendering.blocks import Block, actions, button, context, field_block, modal, option, section, with_id
-from bot.rendering.text import date, one_line, person, safe, shown
+from bot.rendering.text import as_code, date, one_line, person, safe, shown
 from engine.decide.agents.grants import MOST_FIELDS, USUAL_SECONDS, standing
 from engine.journal.state import Asked, Grant, State
 from engine.language import timestamps
@@ -44,7 +44,7 @@ def always_view(
     vote for one."""
     tool, of_request = prompt.tool or {}, is_request(prompt)
     fields = (voted or {}).get("fields") or {}
-    name = f"`{safe(str(tool['name']))}`"
+    name = as_code(str(tool["name"]))
     said = (
         f"Approves this call. Also allows later calls of {name} that match below, for the rest of this run or for as long as "
         "you choose. Use `*` as a wildcard."

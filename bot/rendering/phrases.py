@@ -316,9 +316,13 @@ _EDITED = {
 
 
 def confirm_cancel(sessions: Sequence[tuple[str, str]]) -> tuple[str, list[Json]]:
-    """The question before sessions (flow and id) are ended, each by a button of its own, as text and blocks."""
-    names = " or ".join(f"*{escape(flow)}*" for flow, _ in sessions)
+    """The question before sessions (flow and id) are ended, each by a button of its own, as text and blocks. The last ones
+    of many are offered, and the others the next time."""
+    left, sessions = len(sessions) - _MOST_CANCELLED, sessions[-_MOST_CANCELLED:]
+    names = " or ".join(f"*{escape(one_line(flow, 40))}*" for flow, _ in sessions)
     text = f"Cancel {names}? What is done stays done; nothing further starts."
+    if left > 0:
+        text += f" {plural(left, 'older run')} here can be cancelled afterwards: write `cancel` again."
     buttons = [
         _button(
             "Cancel it" if len(sessions) == 1 else f"Cancel {number}: {one_line(flow, 40)}",
@@ -326,7 +330,7 @@ def confirm_cancel(sessions: Sequence[tuple[str, str]]) -> tuple[str, list[Json]
             session_id,
             "danger",
         )
-        for number, (flow, session_id) in enumerate(sessions[:_MOST_CANCELLED], 1)
+        for number, (flow, session_id) in enumerate(sessions, 1)
     ]
     section: Json = {"type": "section", "text": {"type": "mrkdwn", "text": text, "verbatim": True}}
     keep = _button("Keep going", KEEP, sessions[0][1], None)
@@ -343,7 +347,7 @@ CANCEL_THIS = "sayso:cancel:this"
 """Action of the button that ends the one session that was asked about; of several it is followed by their number."""
 KEEP = "sayso:keep"
 _MOST_CANCELLED = 20
-"""Buttons in one row; more sessions are in no thread that anybody reads."""
+"""Buttons in one row, with room for one more."""
 
 
 def _button(label: str, action_id: str, value: str, style: str | None) -> Json:

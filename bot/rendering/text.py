@@ -40,6 +40,11 @@ def safe(text: str) -> str:
     return escape(shown(text))
 
 
+def as_code(text: str) -> str:
+    """Anybody's text of one line as mrkdwn's code, which no backtick in it ends."""
+    return f"`{safe(text.replace('`', chr(39)))}`"
+
+
 def one_line(text: str, most: int) -> str:
     """Return a text on one line of at most `most` characters, for small places."""
     return clip(" ".join(shown(text).split()), most)

@@ -24,6 +24,7 @@ from bot.rendering.blocks import (
 )
 from bot.rendering.marks import EMOJI
 from bot.rendering.text import (
+    as_code,
     asked,
     clip,
     cut,
@@ -139,7 +140,7 @@ def _proposed(prompt: PromptState) -> list[str]:
     lines = [f"• {line}" for line in _value_lines(prompt)]
     runs = str((prompt.covers or {}).get("text") or "")
     if runs:
-        lines.append(f"*Will run:* `{safe(one_line(runs.replace('`', chr(39)), _RUNS))}`")
+        lines.append(f"*Will run:* {as_code(one_line(runs, _RUNS))}")
     return lines
 
 

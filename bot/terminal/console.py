@@ -18,6 +18,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
+from engine.language.counting import cells as cells
 from engine.language.counting import plural as plural
 from engine.language.errors import SaysoError, UnknownSession
 
@@ -263,17 +264,6 @@ def columns(descriptor: int = 1) -> int:
         return int(os.environ.get("COLUMNS", 0)) or os.get_terminal_size(descriptor).columns or 80
     except (ValueError, OSError):
         return 80
-
-
-def cells(text: str) -> int:
-    """The columns that a text takes on a terminal: two for each East Asian letter or emoji, none for a combining mark."""
-    if text.isascii():
-        return len(text)
-    from unicodedata import category, east_asian_width
-
-    return sum(
-        0 if category(char) in ("Mn", "Me", "Cf") else 1 + (east_asian_width(char) in "WF") for char in text
-    )
 
 
 def fitted(text: str, most: int) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 from bot.config.profiles import Profile, Profiles
 from bot.inbound.decisions import Accept, Errors, Opened, Opening, Submission, Verdict
@@ -16,6 +18,7 @@ from engine.language.codec import Json
 from engine.storage.group_commit import Writer
 
 UNTIL, STAND_IN = "until", "stand_in"
+_ZONE_SECONDS = 1.0
 
 
 class Me(Kind):
@@ -40,12 +43,12 @@ class Me(Kind):
     async def open(self, opening: Opening) -> Opened:
         """The current settings."""
         mine = await self._profiles.of(opening.user)
-        zone = await self._people.timezone(opening.user)
+        zone = await self._zone(opening.user)
         person: Block = {"type": "users_select", "action_id": STAND_IN, "placeholder": words("Nobody")}
         until: Block = {"type": "datepicker", "action_id": UNTIL}
         if mine.away(self._now()):
             person["initial_user"] = mine.stand_in
-            until["initial_date"] = working_hours.written(str(mine.away_until), "%Y-%m-%d", zone)
+            until["initial_date"] = working_hours.written(str(mine.away_until), "%Y-%m-%d", zone or "UTC")
         blocks = [
             field_block(STAND_IN, "I am away: who answers for me", person, optional=True),
             field_block(UNTIL, "until I am back on", until, optional=True),
@@ -65,13 +68,21 @@ class Me(Kind):
             )
         if person == submission.user:
             errors[STAND_IN] = "That is you. Please choose somebody else."
-        zone = str(submission.meta.get("zone") or "UTC")
+        zone = str(submission.meta.get("zone") or await self._zone(submission.user) or "UTC")
         until = working_hours.day_begins(day, zone) if day else None
         if until is not None and until <= self._now():
             errors[UNTIL] = "That day has begun already."
         if errors:
             return Errors(errors)
         return Accept({"awayUntil": until, "standIn": person})
+
+    async def _zone(self, user: str) -> str | None:
+        """Somebody's timezone, if Slack says it soon: a modal must be opened, and a submission answered, within three
+        seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_ZONE_SECONDS):
+                return await self._people.timezone(user)
+        return None
 
     async def submit(self, row: InboxRow, data: dict[str, Json]) -> bool:
         """It holds from now on."""

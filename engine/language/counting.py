@@ -1,4 +1,4 @@
-"""Numbers in sentences: nouns with their number, and places in an order. Pure."""
+"""Numbers in sentences: nouns with their number, places in an order, and the columns of a text. Pure."""
 
 from __future__ import annotations
 
@@ -12,3 +12,14 @@ def ordinal(number: int) -> str:
     """`1st`, `2nd`, `3rd`, `4th`, `11th`, `21st`."""
     ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{ending}"
+
+
+def cells(text: str) -> int:
+    """The columns that a text takes where all letters are equally wide: two for each East Asian letter or emoji, none for a combining mark."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import category, east_asian_width
+
+    return sum(
+        0 if category(char) in ("Mn", "Me", "Cf") else 1 + (east_asian_width(char) in "WF") for char in text
+    )

@@ -8,8 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.rendering.blocks import aligned
+from bot.rendering.phrases import confirm_cancel
 from bot.rendering.text import (
     addresses,
+    as_code,
     clip,
     cut,
     date,
@@ -157,3 +160,32 @@ def test_durations_are_short(seconds: float, words: str) -> None:
 def test_one_line_has_one_line() -> None:
     """Where there is little room, line ends and runs of blanks become one blank."""
     assert one_line(" a\n\n b\tc ", 100) == "a b c"
+
+
+@given(st.text())
+def test_code_ends_where_it_ends_whatever_is_in_it(text: str) -> None:
+    """A backtick in a name does not end the code, so that nothing of the name is read as mrkdwn."""
+    assert as_code(text).count("`") == 2
+
+
+def test_columns_stand_below_each_other_where_letters_are_wide() -> None:
+    """A wide letter or an emoji takes two columns, a combining mark none."""
+    table = [["日本", "up"], ["e\u0301", "up"], ["🚀", "up"], ["plain", "up"]]
+    header, line, *rows = aligned(["name", "state"], table).splitlines()
+    assert header.index("state") == line.rindex("  ") + 2
+    assert [row.removesuffix("up") for row in rows] == [
+        "日本   ",
+        "e\u0301" + " " * 6,
+        "🚀" + " " * 5,
+        "plain  ",
+    ]
+
+
+def test_of_many_runs_the_last_twenty_can_be_cancelled_first() -> None:
+    """The question has a button for each run that it names and says how many others there are."""
+    text, blocks = confirm_cancel([(f"flow-{number}", f"session-{number}") for number in range(23)])
+    named = [button["value"] for button in blocks[1]["elements"]]
+    assert named == [*(f"session-{number}" for number in range(3, 23)), "session-3"]
+    assert "*flow-2*" not in text
+    assert "*flow-3*" in text
+    assert "3 older runs" in text

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from slack_bolt.request.async_request import AsyncBoltRequest
 
+from bot.config.profiles import Profile
 from bot.inbound import decisions, payloads
 from bot.inbound.decisions import Accept, Errors, Next, Opened, Opening, Refuse, Submission, Verdict
 from bot.outbound.calls import Modals
 from bot.serve.bolt import SlackApp
+from bot.views import me
 from bot.views.service import Views, acknowledgement
 from bot.wire.client import bot_client
 from engine.journal.records import InboxRow
@@ -251,3 +254,36 @@ async def test_a_view_that_somebody_else_opened_is_refused(desk: Desk) -> None:
     verdict = await desk.views.check(found)
     assert isinstance(verdict, Refuse)
     assert "somebody else" in verdict.reason
+
+
+async def test_a_modal_opens_although_slack_does_not_say_the_timezone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Slack takes a modal within three seconds: the timezone is asked for once more when the day is submitted."""
+
+    class Silent:
+        """Answers the second time."""
+
+        asked = 0
+
+        async def timezone(self, user: str) -> str:
+            self.asked += 1
+            if self.asked == 1:
+                await asyncio.Event().wait()
+            return "Europe/Berlin"
+
+    class Here:
+        """Nobody is away."""
+
+        async def of(self, user: str) -> Profile:
+            return Profile()
+
+    monkeypatch.setattr(me, "_ZONE_SECONDS", 0.01)
+    kind = me.Me(cast(Any, Here()), cast(Any, Silent()), cast(Any, None), lambda: "2030-05-01T09:00:00.000Z")
+    opened = await kind.open(Opening("me", "T1", "U1", "X1"))
+    meta = json.loads(opened["private_metadata"])
+    assert meta["zone"] is None
+    given = {me.UNTIL: {"selected_date": "2030-05-03"}, me.STAND_IN: {"selected_user": "U2"}}
+    values = {name: {name: value} for name, value in given.items()}
+    accepted = await kind.check(Submission("me", "T1", "U1", "V1", meta, opened, values))
+    assert accepted == Accept({"awayUntil": "2030-05-02T22:00:00.000Z", "standIn": "U2"})
