@@ -67,9 +67,10 @@ TOP = (
     ),
     command(
         "mcp = gate:mcp",
-        """Serve MCP: an agent asks people in Slack, and runs the flows that gate.yml lists.
+        """Serve MCP: an agent writes flows, asks people in Slack, and runs the flows that gate.yml lists.
 
-        Over standard input and output with SAYSO_GATE_TOKEN, or with --port over HTTP, where each client brings its token.
+        Over standard input and output it offers schema, validate, explain, test and save, and with SAYSO_GATE_TOKEN the tools that ask
+        people. With --port, over HTTP, each client brings its token and has the tools that ask people.
         """,
         option(
             "--port", "Serve streamable HTTP at this port of this machine; 0 is any.", int, min=0, max=65535

@@ -161,12 +161,13 @@ def mcp(place: Place, port: int | None) -> int:
     from bot.gate.client import DEFAULT_URL, NoGate
 
     try:
+        from bot.cli.authoring import Bench
         from bot.gate.mcp_server import serve_http, serve_stdio
     except ImportError as error:
         raise UsageError(f"{error}. MCP needs: pip install 'sayso[mcp]'") from error
     try:
         if port is None:
-            serve_stdio()
+            serve_stdio(Bench(lambda: place.settings().flows))
         else:
             url = os.environ.get("SAYSO_GATE_URL", DEFAULT_URL)
             serve_http(url, port, lambda here: print(f"MCP: {here}", flush=True))

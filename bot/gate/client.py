@@ -24,6 +24,10 @@ class NoGate(Exception):
     """The gate cannot be reached, or refuses. No answer is an allow."""
 
 
+class NoToken(NoGate):
+    """Neither the environment nor the file has a token."""
+
+
 class Refused(NoGate):
     """The gate refuses this request; it is there, and may answer others."""
 
@@ -72,7 +76,7 @@ class Client:
             except (OSError, ValueError, KeyError, AttributeError) as error:
                 raise NoGate(f"{path} cannot be read: {error}") from error
         if not token:
-            raise NoGate("no token is set: run `sayso gate login`, and set SAYSO_GATE_TOKEN")
+            raise NoToken("no token is set: run `sayso gate login`, and set SAYSO_GATE_TOKEN")
         return cls(url or DEFAULT_URL, token)
 
     def post(self, do: str, **given: Any) -> dict[str, Any]:

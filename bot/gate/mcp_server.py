@@ -1,4 +1,5 @@
-"""`sayso mcp`: an MCP server with which an agent asks people and runs flows. It asks the gate, as every door does.
+"""`sayso mcp`: an MCP server with which an agent asks people, runs flows, and writes flows. For the first two it asks the gate, as
+every door does; the last is of the program's user alone, over standard input and output.
 
 To a client that declares the extension `io.modelcontextprotocol/tasks` a tool gives a task, whose id is the request's. For all others a
 tool answers within 45 seconds, since progress does not extend a client's time-out: with the answer, or with `pending` and the
@@ -13,10 +14,11 @@ import secrets
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 import anyio.to_thread
@@ -28,7 +30,8 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 from pydantic import AnyHttpUrl
 
-from bot.gate.client import Client, NoGate
+from bot.gate.client import Client, NoGate, NoToken
+from engine.language.errors import SaysoError
 
 WAIT_SECONDS = 45.0
 TASKS = "io.modelcontextprotocol/tasks"
@@ -119,25 +122,59 @@ class _TaskParams(types.RequestParams):
     task_id: str
 
 
-class Door:
-    """The tools of one server. `gate` gives the client of whoever calls."""
+class Local(Protocol):
+    """Tools that need no gate."""
 
-    def __init__(self, gate: Callable[[Any], Client], session: str) -> None:
-        self._gate, self._session = gate, session
+    instructions: str
+
+    @property
+    def tools(self) -> list[types.Tool]:
+        """The tools as a client lists them."""
+
+    def call(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return what a tool gives. Raises `SaysoError`."""
+
+
+class Door:
+    """The tools of one server. `gate` gives the client of whoever calls; where it raises `NoToken`, only the `local` ones are
+    offered."""
+
+    def __init__(self, gate: Callable[[Any], Client], session: str, local: Local | None = None) -> None:
+        self._gate, self._session, self._local = gate, session, local
+        self._names = [tool.name for tool in local.tools] if local else []
         self.server: Server[Any] = Server(
-            "sayso", on_list_tools=self._list, on_call_tool=self._call, version="1"
+            "sayso",
+            on_list_tools=self._list,
+            on_call_tool=self._call,
+            version="1",
+            instructions=local.instructions if local else None,
         )
         self.server.extensions = {TASKS: {}}
         for method, do in (("tasks/get", "look"), ("tasks/update", ""), ("tasks/cancel", "cancel")):
             self.server.add_request_handler(method, _TaskParams, partial(self._task, do))
 
     async def _list(self, ctx: Any, params: Any) -> types.ListToolsResult:
-        told = await anyio.to_thread.run_sync(partial(self._gate(ctx).post, "flows"))
-        return types.ListToolsResult(tools=[*_OURS, *map(_flow_tool, told["flows"])])
+        tools = list(self._local.tools if self._local else [])
+        try:
+            told = await anyio.to_thread.run_sync(partial(self._gate(ctx).post, "flows"))
+            tools += [*_OURS, *map(_flow_tool, told["flows"])]
+        except NoToken:
+            pass
+        except (NoGate, OSError):
+            if self._local is None:
+                raise
+            tools += _OURS  # a call says why the gate cannot be asked
+        return types.ListToolsResult(tools=tools)
 
     async def _call(self, ctx: Any, params: types.CallToolRequestParams) -> Any:
         given, meta = dict(params.arguments or {}), ctx.meta or {}
         takes_tasks = TASKS in ((meta.get(types.CLIENT_CAPABILITIES_META_KEY) or {}).get("extensions") or {})
+        if self._local is not None and params.name in self._names:
+            try:
+                return _told(await anyio.to_thread.run_sync(self._local.call, params.name, given))
+            except SaysoError as error:
+                text = types.TextContent(type="text", text=str(error))
+                return types.CallToolResult(content=[text], is_error=True)
         try:
             if params.name == "check_request":
                 ask = partial(self._gate(ctx).post, "look", request=str(given["request"]))
@@ -229,10 +266,12 @@ def _told(told: dict[str, Any]) -> types.CallToolResult:
     return types.CallToolResult(content=[text], structured_content=told)
 
 
-def serve_stdio() -> None:
-    """Serve one client until its input ends. Raises `NoGate`."""
-    gate = Client.configured()
-    server = Door(lambda ctx: gate, f"{socket.gethostname()}:{os.getcwd()}").server
+def serve_stdio(local: Local) -> None:
+    """Serve one client until its input ends; without a token only the `local` tools. Raises `NoGate` for settings that cannot be
+    read."""
+    with suppress(NoToken):
+        Client.configured()
+    server = Door(lambda ctx: Client.configured(), f"{socket.gethostname()}:{os.getcwd()}", local).server
 
     async def work() -> None:
         async with stdio_server() as (read, write):

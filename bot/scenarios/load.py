@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path as FilePath
 
 from msgspec.structs import replace
@@ -17,10 +18,11 @@ from engine.run.flow_files import load_flow_file, load_flows
 
 
 class Flows:
-    """Finds the flows that scenarios name: a file beside the scenario, or a name in a folder of flows."""
+    """Finds the flows that scenarios name: a file beside the scenario, or a name in a folder of flows. `unsaved` are texts by
+    paths in that folder that count in place of what is saved there."""
 
-    def __init__(self, folder: FilePath | None = None) -> None:
-        self._folder = folder
+    def __init__(self, folder: FilePath | None = None, unsaved: Mapping[FilePath, str] | None = None) -> None:
+        self._folder, self._unsaved = folder, unsaved
         self._read: dict[FilePath, tuple[dict[str, Flow], dict[str, FlowError]]] = {}
 
     def find(self, name: str, scenario: FilePath) -> Flow | str:
@@ -34,7 +36,7 @@ class Flows:
         known: list[str] = []
         for folder in self._folders(scenario):
             if folder not in self._read:
-                self._read[folder] = load_flows(folder)
+                self._read[folder] = load_flows(folder, self._unsaved)
             flows, errors = self._read[folder]
             if name in flows:
                 return flows[name]
@@ -52,9 +54,10 @@ class Flows:
         return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
 
 
-def load_scenario(file: FilePath, flows: Flows) -> Scenario:
-    """The scenario in a file. Raises `FlowError` with everything that is wrong with it, or with its flow."""
-    located = load_located(scenario_text(file), str(file))
+def load_scenario(file: FilePath, flows: Flows, text: str | None = None) -> Scenario:
+    """The scenario in a file, or that the file would have with this text. Raises `FlowError` with everything that is wrong with
+    it, or with its flow."""
+    located = load_located(scenario_text(file) if text is None else text, str(file))
     if not isinstance(located.data, dict):
         fault = Fault(
             (), f"a scenario is a mapping with `scenario`, `flow` and `steps`, not {kind_of(located.data)}"

@@ -24,22 +24,25 @@ def load_flow_file(path: str | os.PathLike[str]) -> Flow:
     """The flow in a file, with the flows it calls from the files beside it. Raises `FlowError`, also when a file
     cannot be read."""
     file = os.fspath(path)
-    flow, located = _read(file, sources_in(FilePath(file).parent))
+    flow, located = _read(file, _text(file), sources_in(FilePath(file).parent))
     if not flow.calls - {flow.name}:
         return link(flow, located, None, ())
-    folder = _Folder(FilePath(file).parent)
+    folder = _Folder(FilePath(file).parent, {})
     return link(flow, located, folder.find, folder.names)
 
 
-def load_flows(directory: str | os.PathLike[str]) -> tuple[dict[str, Flow], dict[str, FlowError]]:
+def load_flows(
+    directory: str | os.PathLike[str], unsaved: Mapping[FilePath, str] | None = None
+) -> tuple[dict[str, Flow], dict[str, FlowError]]:
     """Return all flows of a directory by name, and the errors of the broken files by file. They may call each other.
 
-    Of two flows with one name, the file that sorts first is served and the other is an error.
+    Of two flows with one name, the file that sorts first is served and the other is an error. `unsaved` are texts by paths in
+    the directory that count in place of what is saved there, or beside it.
     """
     flows: dict[str, Flow] = {}
     errors: dict[str, FlowError] = {}
     try:
-        folder = _Folder(FilePath(directory))
+        folder = _Folder(FilePath(directory), unsaved or {})
     except FlowError as error:
         return {}, {str(directory): error}
     for path in folder.files:
@@ -81,9 +84,9 @@ def sources_in(folder: FilePath) -> Sources:
     return source
 
 
-def _read(file: str, sources: Sources) -> tuple[Flow, Located]:
+def _read(file: str, text: str, sources: Sources) -> tuple[Flow, Located]:
     """The flow in a file, without those that it calls. Raises `FlowError`, also for a package that it lacks."""
-    flow, located = read(_text(file), file, sources=sources)
+    flow, located = read(text, file, sources=sources)
     if found := flow.mcp_servers:
         from engine.nodes.runtime.mcp_servers import INSTALL, is_installed  # few flows have any
 
@@ -108,9 +111,10 @@ def _text(file: str) -> str:
 class _Folder:
     """The flow files of a folder, each read when it is first asked for."""
 
-    def __init__(self, directory: FilePath) -> None:
+    def __init__(self, directory: FilePath, unsaved: Mapping[FilePath, str]) -> None:
         """Raises `FlowError` when the folder cannot be read."""
-        self.files = _flow_files(directory)
+        self._unsaved = {path: text for path, text in unsaved.items() if path.parent == directory}
+        self.files = sorted({*_flow_files(directory), *self._unsaved})
         self._sources = sources_in(directory)
         self._read: dict[FilePath, tuple[Flow, Located] | FlowError] = {}
 
@@ -120,7 +124,7 @@ class _Folder:
         found: dict[str, FilePath] = {}
         for path in self.files:
             try:
-                data = load_located(_text(str(path)), str(path)).data
+                data = load_located(self._text(path), str(path)).data
             except FlowError:
                 continue
             name = data.get("flow") if isinstance(data, dict) else None
@@ -132,13 +136,16 @@ class _Folder:
         """The flow of a file, without those that it calls. Raises `FlowError`."""
         if path not in self._read:
             try:
-                self._read[path] = _read(str(path), self._sources)
+                self._read[path] = _read(str(path), self._text(path), self._sources)
             except FlowError as error:
                 self._read[path] = error
         found = self._read[path]
         if isinstance(found, FlowError):
             raise found
         return found
+
+    def _text(self, path: FilePath) -> str:
+        return self._unsaved[path] if path in self._unsaved else _text(str(path))
 
     def find(self, name: str) -> Flow | None:
         """Return the flow of this name, or None. Raises `FlowError` when it does not load."""
@@ -148,7 +155,7 @@ class _Folder:
 
 def _flow_files(directory: FilePath) -> list[FilePath]:
     try:
-        return sorted(path for path in directory.iterdir() if is_flow_file(path.name) and path.is_file())
+        return [path for path in directory.iterdir() if is_flow_file(path.name) and path.is_file()]
     except OSError as error:
         reason = error.strerror or type(error).__name__
         text = f"the folder of flows cannot be read: {reason}"
