@@ -295,5 +295,5 @@ class Bench:
 def _is_inside(path: Path, folder: Path) -> bool:
     try:
         return path.resolve().is_relative_to(folder)
-    except (OSError, ValueError):  # a loop of links, a null byte
+    except (OSError, RuntimeError):  # a loop of links
         return False
