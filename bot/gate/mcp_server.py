@@ -173,8 +173,7 @@ class Door:
             try:
                 return _told(await anyio.to_thread.run_sync(self._local.call, params.name, given))
             except SaysoError as error:
-                text = types.TextContent(type="text", text=str(error))
-                return types.CallToolResult(content=[text], is_error=True)
+                return _refused(str(error))
         try:
             if params.name == "check_request":
                 ask = partial(self._gate(ctx).post, "look", request=str(given["request"]))
@@ -190,8 +189,7 @@ class Door:
                 return {"resultType": "task", **_as_task(await anyio.to_thread.run_sync(look))}
             return _told(_answer(answer, wanted["call"]))
         except (NoGate, OSError, KeyError, TypeError) as error:
-            text = f"{type(error).__name__}: {error}. Nothing was allowed."
-            return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
+            return _refused(f"{type(error).__name__}: {error}. Nothing was allowed.")
 
     async def _task(self, do: str, ctx: Any, params: _TaskParams) -> dict[str, Any]:
         """Look at a task, or cancel it. It never waits for input of the client, so there is nothing to update."""
@@ -264,6 +262,10 @@ def _as_task(told: dict[str, Any]) -> dict[str, Any]:
 def _told(told: dict[str, Any]) -> types.CallToolResult:
     text = types.TextContent(type="text", text=json.dumps(told))
     return types.CallToolResult(content=[text], structured_content=told)
+
+
+def _refused(text: str) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
 
 
 def serve_stdio(local: Local) -> None:
