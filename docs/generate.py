@@ -2,7 +2,7 @@
 
 `python -m docs.generate` brings every one of them up to date; `--check` only says which are stale. They are the
 state diagram and the map of the rooms in `docs/architecture.md`, and the references of flows, events, settings and
-commands. A generated part of a page that also has written parts stands between `<!-- generated: NAME -->` and `<!-- end of NAME -->`.
+commands, and the list of tests that show what promises.md and semantics.md say. A generated part of a page that also has written parts stands between `<!-- generated: NAME -->` and `<!-- end of NAME -->`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Union, get_args
 
+import yaml
 from msgspec.structs import FieldInfo, fields
 
 from bot.cli.app import ROOT as COMMANDS
@@ -43,6 +45,7 @@ def pages() -> dict[Path, str]:
         ROOT / "docs/events.md": event_reference(),
         ROOT / "docs/settings.md": settings_reference((ROOT / ".env.example").read_text()),
         ROOT / "docs/cli.md": command_reference(),
+        ROOT / "docs/tested-by.md": tests_reference(),
         ROOT / "manifest.yml": manifest_text(load_flows(ROOT / "examples")[0].values()),
     }
 
@@ -254,6 +257,50 @@ def _commands(command: Command | Group, path: str) -> Iterator[str]:
     yield f"## {path}\n\n```text\n{text}\n```"
     for name, child in command.commands.items() if isinstance(command, Group) else ():
         yield from _commands(child, f"{path} {name}")
+
+
+# --- tests -------------------------------------------------------------------------------------------------
+
+
+def tests_reference() -> str:
+    """The tests behind each promise and each case, from docs/tested_by.yml, with their own docstrings."""
+    listed = yaml.safe_load((ROOT / "docs/tested_by.yml").read_text())
+    titles = re.findall(r"(?m)^## (\d+)\. (.+)$", (ROOT / "docs/promises.md").read_text())
+    parts = [_TESTS_HEAD.format(note=NOTE), "## Promises"]
+    parts += [f"### {number}. {title}\n\n{_tests(listed['promises'][int(number)])}" for number, title in titles]
+    parts += ["## Cases"]
+    parts += [f"### {case}\n\n{_tests(tests)}" for case, tests in listed["cases"].items()]
+    return "\n\n".join(part.strip() for part in [*parts, "Next: [Proofs](proofs.md)"]) + "\n"
+
+
+_TESTS_HEAD = """
+# Which test shows what
+
+{note}
+
+The tests that would fail first if a [promise](promises.md) were broken, or a [case](semantics.md) went another way. A
+file stands for all its tests. *Seeded faults* means that a test also breaks the code on purpose, and the fault is found
+([how](../CONTRIBUTING.md#tests)).
+"""
+
+
+def _tests(entries: Sequence[str | Mapping[str, str]]) -> str:
+    rows = ["| test | what it shows |", "|---|---|"]
+    for entry in entries:
+        [(test, note)] = [(entry, "")] if isinstance(entry, str) else entry.items()
+        file, _, name = test.partition("::")
+        shown = _cell(_docstrings(file)[name])
+        rows.append(f"| `{test}` | {shown}{f' *({note})*' if note else ''} |")
+    return "\n".join(rows)
+
+
+@cache
+def _docstrings(file: str) -> Mapping[str, str]:
+    """The docstrings of a file's tests, and its own under "", each on one line."""
+    tree = ast.parse((ROOT / file).read_text())
+    tests = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    found = {"": ast.get_docstring(tree), **{test.name: ast.get_docstring(test) for test in tests}}
+    return {name: " ".join((text or "").split()) for name, text in found.items()}
 
 
 def main(arguments: list[str]) -> int:
