@@ -267,7 +267,9 @@ def tests_reference() -> str:
     listed = yaml.safe_load((ROOT / "docs/tested_by.yml").read_text())
     titles = re.findall(r"(?m)^## (\d+)\. (.+)$", (ROOT / "docs/promises.md").read_text())
     parts = [_TESTS_HEAD.format(note=NOTE), "## Promises"]
-    parts += [f"### {number}. {title}\n\n{_tests(listed['promises'][int(number)])}" for number, title in titles]
+    parts += [
+        f"### {number}. {title}\n\n{_tests(listed['promises'][int(number)])}" for number, title in titles
+    ]
     parts += ["## Cases"]
     parts += [f"### {case}\n\n{_tests(tests)}" for case, tests in listed["cases"].items()]
     return "\n\n".join(part.strip() for part in [*parts, "Next: [Proofs](proofs.md)"]) + "\n"

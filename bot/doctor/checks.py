@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from importlib.metadata import version
+from importlib.metadata import packages_distributions, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,7 @@ _PERSON = re.compile(r"[UW][A-Z0-9]{2,}|[^@\s]+@[^@\s]+\.[^@\s]+|local:\S+", re.
 
 async def examine(settings: Settings, manifest: Path | None, *, deep: bool = False) -> AsyncIterator[Check]:
     """All checks, in the order in which things build on each other; `deep` reads all that is stored."""
-    here = (*check_versions(), *check_user(), *check_settings(settings))
+    here = (*check_versions(), *check_apart(), *check_user(), *check_settings(settings))
     for check in (*here, *check_flows(settings), *check_database(settings, deep=deep)):
         yield check
     async for check in check_blobs(settings):
@@ -101,6 +101,23 @@ def check_versions() -> Iterator[Check]:
     )
     names = ("slack-bolt", "slack-sdk", "aiohttp", "pydantic")
     yield Check("libraries", "ok", ", ".join(f"{name} {version(name)}" for name in names))
+
+
+def check_apart() -> Iterator[Check]:
+    """Check that no other package here has a name of sayso's packages, which are common ones."""
+    owners, names = packages_distributions(), ("bot", "engine", "prompt_state")
+    hint = "Install sayso in an environment of its own (pipx, uv tool, venv or the image): docs/production.md"
+    others = [
+        f"`{name}` of {owner}" for name in names for owner in sorted({*owners.get(name, ())} - {"sayso"})
+    ]
+    if others:
+        text = f"{', '.join(others)} has the name of a package of sayso: one overwrites or hides the other"
+        yield Check("install", "fail", text, hint)
+    elif sys.prefix == sys.base_prefix:
+        text = f"sayso is installed into the Python of this machine ({sys.prefix}), beside other programs' packages"
+        yield Check("install", "warn", text, hint)
+    else:
+        yield Check("install", "ok", f"in {sys.prefix}; no other package is called {', '.join(names)}")
 
 
 def check_user() -> Iterator[Check]:

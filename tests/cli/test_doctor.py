@@ -6,6 +6,7 @@ import asyncio
 import copy
 import os
 import re
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 from bot.config import settings
 from bot.doctor.agents import check_models
 from bot.doctor.blobs import check_blobs
-from bot.doctor.checks import check_database, check_settings
+from bot.doctor.checks import check_apart, check_database, check_settings
 from bot.doctor.manifest import load_manifest, manifest_problems
 from bot.wire.manifest import NEEDED, manifest_text
 from engine.run.flow_files import load_flows
@@ -273,6 +274,28 @@ async def test_a_setting_that_cannot_be_used_is_two(cli: Cli) -> None:
     cli.env = {"SAYSO_CONNECTIONS": "many"}
     done = await asyncio.to_thread(cli.run, "doctor")
     assert (done.code, "SAYSO_CONNECTIONS is 'many'" in done.err) == (2, True), done
+
+
+def test_a_package_with_a_name_of_ours_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another distribution with a package `bot` fails, and its name is said."""
+    installed = tmp_path / "chatter-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: chatter\nVersion: 1.0\n")
+    (installed / "top_level.txt").write_text("bot\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    [check] = check_apart()
+    assert (check.level, "`bot` of chatter" in check.text) == ("fail", True)
+
+
+def test_an_environment_of_its_own_is_fine_and_the_one_of_the_machine_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In a virtual environment nothing is to be done; in the Python of the machine the hint says how to install it."""
+    monkeypatch.setattr(sys, "base_prefix", "/elsewhere")
+    assert [check.level for check in check_apart()] == ["ok"]
+    monkeypatch.setattr(sys, "base_prefix", sys.prefix)
+    [check] = check_apart()
+    assert (check.level, "pipx" in (check.hint or "")) == ("warn", True)
 
 
 # --- the manifest ------------------------------------------------------------------------------------------

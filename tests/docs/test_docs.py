@@ -19,7 +19,6 @@ from engine.run.flow_files import load_flows
 ROOT = Path(__file__).resolve().parents[2]
 TOP = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
 PAGES = sorted([*TOP, *(ROOT / "docs").glob("*.md")])
-GENERATED = {"docs/cli.md", "docs/events.md", "docs/flow-reference.md", "docs/settings.md"}
 PATHS = re.compile(r"`((?:bot|engine|prompt_state|tests|docs|examples)/[\w./-]*)(?:::(\w+))?`")
 
 

@@ -35,7 +35,9 @@ def test_each_case_has_its_tests() -> None:
     """The cases of the page are those of the list, in the same order, each with at least one test that is named."""
     cases = [case for case in CASES if case != "Case"]
     assert list(LISTED["cases"]) == cases
-    without = [case for case, tests in LISTED["cases"].items() if not any("::test_" in test for test in tests)]
+    without = [
+        case for case, tests in LISTED["cases"].items() if not any("::test_" in test for test in tests)
+    ]
     assert without == []
 
 
