@@ -562,7 +562,7 @@ def slack_tokens(settings: Settings) -> tuple[str, str]:
         if not token or token == f"{prefix}...":  # as `sayso init` writes it
             raise SettingsError(
                 f"{name} is not set. Put it into the environment or into .env (it starts with {prefix}); "
-                "the README says where Slack shows it. To try sayso without Slack: sayso dev"
+                "docs/connect-slack.md says where Slack shows it. To try sayso without Slack: sayso dev"
             )
         if not token.startswith(prefix):
             raise SettingsError(f"{name} does not start with {prefix}: is it the other token?")

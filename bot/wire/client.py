@@ -273,7 +273,7 @@ def describe(error: Exception, *, token: str, api_url: str) -> str:
     """Why a call at the start failed and what to do, for whoever starts the bot. `token` is the setting's name."""
     match classify(error):
         case AuthLost(reason=reason):
-            return f"Slack does not accept {token} ({reason}). Copy it again from the app's settings; see the README."
+            return f"Slack does not accept {token} ({reason}). Copy it again from the app's settings: docs/connect-slack.md"
         case Permanent(reason="missing_scope") as fault:
             return f"{token} lacks a right that is needed ({fault}). Add it to the app and install the app again."
         case Permanent() as fault:
