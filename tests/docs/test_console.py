@@ -106,11 +106,19 @@ def commands(page: Path) -> list[tuple[str, list[str]]]:
     return found
 
 
-@pytest.mark.parametrize("page", ["docs/production.md", "docs/quickstart.md", "docs/sessions.md"])
+PAGES = ["docs/first-agent.md", "docs/production.md", "docs/quickstart.md", "docs/sessions.md"]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_the_commands_of_a_page_do_what_it_shows(page: str, tmp_path: Path) -> None:
-    """Whoever types what the page shows, in a folder that `sayso init` made, sees what it shows."""
+    """Whoever writes the files and types the commands that the page shows, in a folder that `sayso init` made, sees what it
+    shows."""
     terminal = Terminal(tmp_path)
     terminal.type("sayso init")
+    for file, text in re.findall(
+        r"(?ms)^[^\n]*into `([\w./-]+)`:\n\n```\w+\n(.*?)^```$", (ROOT / page).read_text()
+    ):
+        (tmp_path / file).write_text(text)
     typed = commands(ROOT / page)
     assert typed, "the page shows no commands"
     for command, shown in typed:
