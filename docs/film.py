@@ -22,7 +22,7 @@ from typing import NamedTuple
 from playwright.async_api import Page, expect
 
 from tests.support.acting import Workspace
-from tests.support.bot import BotProcess, ThreadView, running_bot, start_flow
+from tests.support.bot import BotProcess, ThreadView, counted, running_bot, start_flow
 from tests.support.browser import opened_page, running_browser
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -104,7 +104,9 @@ class Stage:
         """Take what has changed: the phone, and if they are given a caption (title, text) and lines of the terminal."""
         await phone.wait_for_load_state("networkidle")
         seen = base64.b64encode(await phone.screenshot(animations="disabled")).decode()
-        await self.page.evaluate("png => { phone.src = png; return phone.decode(); }", f"data:image/png;base64,{seen}")
+        await self.page.evaluate(
+            "png => { phone.src = png; return phone.decode(); }", f"data:image/png;base64,{seen}"
+        )
         changed = ["phone"]
         if caption:
             await self.page.evaluate("([b, t]) => { caption.innerHTML = `<b>${b}</b>${t}`; }", caption)
@@ -135,7 +137,13 @@ def animated(frames: Sequence[Frame]) -> bytes:
     for frame, head in zip(frames, heads, strict=True):
         place = struct.pack(">II", frame.left, frame.top)
         written.append(
-            _chunk(b"fcTL", struct.pack(">I", number) + head[:8] + place + struct.pack(">HHBB", frame.milliseconds, 1000, 0, 0))
+            _chunk(
+                b"fcTL",
+                struct.pack(">I", number)
+                + head[:8]
+                + place
+                + struct.pack(">HHBB", frame.milliseconds, 1000, 0, 0),
+            )
         )
         number += 1
         data = b"".join(content for kind, content in _chunks(frame.png) if kind == b"IDAT")
@@ -164,7 +172,9 @@ async def marked(page: Page, label: str) -> None:
     """Draw a ring around a button, as if a finger were on it."""
     button = page.get_by_role("button", name=label, exact=True).last
     await expect(button).to_be_in_viewport()
-    await button.evaluate("button => { button.style.outline = '3px solid #e8912d'; button.style.outlineOffset = '2px'; }")
+    await button.evaluate(
+        "button => { button.style.outline = '3px solid #e8912d'; button.style.outlineOffset = '2px'; }"
+    )
 
 
 def ready(bot: BotProcess) -> list[str]:
@@ -172,14 +182,19 @@ def ready(bot: BotProcess) -> list[str]:
     return [line for line in bot.lines if line.startswith("Ready")]
 
 
-async def story(workspace: Workspace, bot: BotProcess, stage: Stage, ana: Page, ben: Page, thread: ThreadView) -> None:
+async def story(
+    workspace: Workspace, bot: BotProcess, stage: Stage, ana: Page, ben: Page, thread: ThreadView
+) -> None:
     """From the question to the report, with a kill in between."""
     asked = await thread.says("Which hosts")
     await marked(ana, "All three")
     await stage.show(
         4,
         ana,
-        ("1 · Ana is asked", "She started a rollout in Slack. It waits for her answer: no process does, the run is on disk."),
+        (
+            "1 · Ana is asked",
+            "She started a rollout in Slack. It waits for her answer: no process does, the run is on disk.",
+        ),
         ["$ sayso start", *ready(bot)],
     )
     await thread.press("ana", asked, "All three")
@@ -190,17 +205,27 @@ async def story(workspace: Workspace, bot: BotProcess, stage: Stage, ana: Page, 
     await marked(ben, "Roll it out")
     await stage.show(1.5, ben)
     await thread.press("ben", gate, "Roll it out")
-    installed = bot.env["SAYSO_FLOWS"] + "/installed.txt"
-    await workspace.wait_for(lambda: Path(installed).exists() and Path(installed).read_text().split() == ["eu-1"])
+    installed = Path(bot.env["SAYSO_FLOWS"]) / "installed.txt"
+    await installs(installed, "eu-1")
     await workspace.settled()
-    await stage.show(3, ben, ("3 · The rollout runs", "Host by host. Each step is on disk before it starts, and when it has ended."))
-    await asyncio.to_thread(_until, Path(installed), ["eu-1", "eu-2"])
+    await stage.show(
+        3,
+        ben,
+        (
+            "3 · The rollout runs",
+            "Host by host. Each step is on disk before it starts, and when it has ended.",
+        ),
+    )
+    await installs(installed, "eu-2")
     await workspace.settled()
     await stage.show(2.5, ben)
     killed = bot.process.pid
     await bot.kill()
     await stage.show(
-        4, ben, ("4 · kill -9", "In the middle of the second host the process is gone."), [f"$ kill -9 {killed}", "Killed"]
+        4,
+        ben,
+        ("4 · kill -9", "In the middle of the second host the process is gone."),
+        [f"$ kill -9 {killed}", "Killed"],
     )
     await bot.start()
     await stage.show(
@@ -213,17 +238,13 @@ async def story(workspace: Workspace, bot: BotProcess, stage: Stage, ana: Page, 
     await thread.says("Completed in", timeout=60)
     await workspace.settled()
     await expect(ben.get_by_text("runs on all three hosts").last).to_be_in_viewport()
-    await stage.show(
-        6, ben, ("6 · Done", "Each host once."), ["$ cat installed.txt", *Path(installed).read_text().splitlines()]
-    )
+    await stage.show(6, ben, ("6 · Done", "Each host once."), ["$ cat installed.txt", *counted(installed)])
 
 
-def _until(file: Path, lines: Sequence[str]) -> None:
-    """Wait until a file has these lines: a program of the bot writes it, so nothing tells of it."""
-    import time
-
-    while file.read_text().split() != list(lines):
-        time.sleep(0.05)
+async def installs(file: Path, host: str) -> None:
+    """Wait until a program of the flow has written this host into the file: nothing else tells of it."""
+    while host not in counted(file):
+        await asyncio.sleep(0.05)
 
 
 async def take(target: Path) -> None:
