@@ -206,7 +206,7 @@ async def story(
     await stage.show(1.5, ben)
     await thread.press("ben", gate, "Roll it out")
     installed = Path(bot.env["SAYSO_FLOWS"]) / "installed.txt"
-    await installs(installed, "eu-1")
+    await workspace.wait_for(lambda: "eu-1" in counted(installed), timeout=60)
     await workspace.settled()
     await stage.show(
         3,
@@ -216,7 +216,7 @@ async def story(
             "Host by host. Each step is on disk before it starts, and when it has ended.",
         ),
     )
-    await installs(installed, "eu-2")
+    await workspace.wait_for(lambda: "eu-2" in counted(installed), timeout=60)
     await workspace.settled()
     await stage.show(2.5, ben)
     killed = bot.process.pid
@@ -241,14 +241,8 @@ async def story(
     await stage.show(6, ben, ("6 · Done", "Each host once."), ["$ cat installed.txt", *counted(installed)])
 
 
-async def installs(file: Path, host: str) -> None:
-    """Wait until a program of the flow has written this host into the file: nothing else tells of it."""
-    while host not in counted(file):
-        await asyncio.sleep(0.05)
-
-
-async def take(target: Path) -> None:
-    """The moving picture, into this file."""
+async def take() -> bytes:
+    """The moving picture."""
     phone = {"viewport": PHONE, "device_scale_factor": 2, "has_touch": True, "fresh": True}
     with tempfile.TemporaryDirectory(prefix="sayso-") as scratch:
         async with (
@@ -266,7 +260,7 @@ async def take(target: Path) -> None:
                 await page.set_content(STAGE)
                 stage = Stage(page)
                 await story(workspace, bot, stage, ana, ben, thread)
-    target.write_bytes(animated(stage.frames))
+    return animated(stage.frames)
 
 
 def _address(workspace: Workspace, thread: ThreadView, person: str) -> str:
@@ -275,4 +269,5 @@ def _address(workspace: Workspace, thread: ThreadView, person: str) -> str:
 
 
 if __name__ == "__main__":
-    asyncio.run(take(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs/images/film.png"))
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs/images/film.png"
+    target.write_bytes(asyncio.run(take()))

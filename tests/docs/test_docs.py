@@ -147,7 +147,12 @@ def test_pages_name_no_place_of_an_authors_machine() -> None:
 
 
 def test_pictures_are_small_enough_for_a_readme() -> None:
-    """A picture has less than 300 kB."""
-    pictures = sorted((ROOT / "docs/images").glob("*.png"))
-    assert pictures
-    assert [picture.name for picture in pictures if picture.stat().st_size >= 300_000] == []
+    """A picture has less than 300 kB, and the one that moves less than 1.5 MB."""
+    pictures = {picture.name: picture.read_bytes() for picture in (ROOT / "docs/images").glob("*.png")}
+    moving = [name for name, content in pictures.items() if b"acTL" in content[:64]]
+    assert moving == ["film.png"]
+    assert [
+        name
+        for name, content in pictures.items()
+        if len(content) >= (1_500_000 if name in moving else 300_000)
+    ] == []
