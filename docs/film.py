@@ -193,7 +193,7 @@ async def story(
         ana,
         (
             "1 · Ana is asked",
-            "She started a rollout in Slack. It waits for her answer: no process does, the run is on disk.",
+            "She started a rollout. The run waits on disk for her answer, not in a process.",
         ),
         ["$ sayso start", *ready(bot)],
     )
