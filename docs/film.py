@@ -3,7 +3,7 @@
 A real bot, in a process of its own, serves a rollout. Ana is asked in the thread, Ben approves on his phone, the process
 is killed with `kill -9` in the middle, is started again, and goes on where it was. All that is seen is what the page and
 the bot show; only the captions and what is typed at the terminal are written here. The file is an animated PNG, which
-browsers show in the place of a picture. Needs Chromium.
+browsers show in the place of a picture. Needs Chromium, and a font with emoji.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from tests.support.bot import BotProcess, ThreadView, counted, running_bot, star
 from tests.support.browser import opened_page, running_browser
 
 ROOT = Path(__file__).resolve().parents[1]
-PHONE = {"width": 390, "height": 760}
+PHONE = {"width": 390, "height": 758}
+SHARP = 2
+"""Pixels of the film for each of the page: what is laid over the picture begins at whole ones."""
 FLOW = """
 flow: rollout
 description: Roll a version of checkout out, host by host
@@ -70,7 +72,7 @@ STAGE = """
   #terminal { position: absolute; left: 30px; top: 210px; width: 480px; height: 370px; box-sizing: border-box;
     margin: 0; padding: 16px; overflow: hidden; border-radius: 8px; background: #1b1f24; color: #e6e6e6;
     font: 14px/1.5 ui-monospace, monospace; white-space: pre-wrap; overflow-wrap: anywhere; }
-  #phone { position: absolute; left: 540px; top: 30px; width: 287px; height: 560px; background: #fff;
+  #phone { position: absolute; left: 540px; top: 30px; width: 288px; height: 560px; background: #fff;
     outline: 1px solid #c9c9ce; }
 </style>
 <div id="caption"></div><pre id="terminal"></pre><img id="phone">
@@ -123,7 +125,9 @@ class Stage:
             box = await part.bounding_box()
             assert box is not None
             stays = int(seconds * 1000) if name == changed[-1] else 0
-            self.frames.append(Frame(await part.screenshot(), int(box["x"]), int(box["y"]), stays))
+            self.frames.append(
+                Frame(await part.screenshot(), int(box["x"] * SHARP), int(box["y"] * SHARP), stays)
+            )
 
 
 def animated(frames: Sequence[Frame]) -> bytes:
@@ -177,6 +181,13 @@ async def marked(page: Page, label: str) -> None:
     )
 
 
+async def look_at_card(page: Page, text: str) -> None:
+    """Scroll to the card of the run, the second message of its thread, once it says this."""
+    card = page.get_by_test_id("thread-pane").get_by_test_id("message").nth(1)
+    await expect(card).to_contain_text(text, timeout=60_000)
+    await card.evaluate("card => card.scrollIntoView({ block: 'start' })")
+
+
 def ready(bot: BotProcess) -> list[str]:
     """What the bot says once it serves."""
     return [line for line in bot.lines if line.startswith("Ready")]
@@ -206,8 +217,7 @@ async def story(
     await stage.show(1.5, ben)
     await thread.press("ben", gate, "Roll it out")
     installed = Path(bot.env["SAYSO_FLOWS"]) / "installed.txt"
-    await workspace.wait_for(lambda: "eu-1" in counted(installed), timeout=60)
-    await workspace.settled()
+    await look_at_card(ben, "1 of 3")
     await stage.show(
         3,
         ben,
@@ -216,16 +226,16 @@ async def story(
             "Host by host. Each step is on disk before it starts, and when it has ended.",
         ),
     )
-    await workspace.wait_for(lambda: "eu-2" in counted(installed), timeout=60)
-    await workspace.settled()
+    await look_at_card(ben, "2 of 3")
     await stage.show(2.5, ben)
+    await workspace.wait_for(lambda: "eu-2" in counted(installed), timeout=60)
     killed = bot.process.pid
     await bot.kill()
     await stage.show(
         4,
         ben,
         ("4 · kill -9", "In the middle of the second host the process is gone."),
-        [f"$ kill -9 {killed}", "Killed"],
+        [f"$ kill -9 {killed}", "Killed", "$ cat installed.txt", *counted(installed)],
     )
     await bot.start()
     await stage.show(
@@ -235,10 +245,10 @@ async def story(
         ["$ sayso start", *ready(bot)],
     )
     await thread.says("runs on all three hosts", timeout=60)
-    await thread.says("Completed in", timeout=60)
-    await workspace.settled()
-    await expect(ben.get_by_text("runs on all three hosts").last).to_be_in_viewport()
-    await stage.show(6, ben, ("6 · Done", "Each host once."), ["$ cat installed.txt", *counted(installed)])
+    await look_at_card(ben, "Completed in")
+    await stage.show(
+        6, ben, ("6 · Done", "Each host was installed once."), ["$ cat installed.txt", *counted(installed)]
+    )
 
 
 async def take() -> bytes:
@@ -256,7 +266,9 @@ async def take() -> bytes:
                 opened_page(browser, _address(workspace, thread, "ana"), **phone) as ana,
                 opened_page(browser, _address(workspace, thread, "ben"), **phone) as ben,
             ):
-                page = await browser.new_page(viewport={"width": 860, "height": 620})
+                page = await browser.new_page(
+                    viewport={"width": 860, "height": 620}, device_scale_factor=SHARP
+                )
                 await page.set_content(STAGE)
                 stage = Stage(page)
                 await story(workspace, bot, stage, ana, ben, thread)
