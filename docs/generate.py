@@ -287,13 +287,13 @@ file stands for all its tests. *Seeded faults* means that a test also breaks the
 
 
 def _tests(entries: Sequence[str | Mapping[str, str]]) -> str:
-    rows = ["| test | what it shows |", "|---|---|"]
+    lines = []
     for entry in entries:
         [(test, note)] = [(entry, "")] if isinstance(entry, str) else entry.items()
         file, _, name = test.partition("::")
-        shown = _cell(_docstrings(file)[name])
-        rows.append(f"| `{test}` | {shown}{f' *({note})*' if note else ''} |")
-    return "\n".join(rows)
+        shown = _docstrings(file)[name].replace("*", "\\*")
+        lines.append(f"- {shown}{f' *({note})*' if note else ''}\\\n  `{test}`")
+    return "\n".join(lines)
 
 
 @cache
