@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from bot.intents.session_rows import unseen
+from bot.intents.session_rows import question_row, sharing
 from engine.decide.projections import repairs as own_repairs
 from engine.decide.projections import undelivered
 from engine.journal.records import (
@@ -129,14 +129,10 @@ def intents(state: State) -> list[PutOutbox]:
     """Return intents for unshown questions and undelivered messages, which look for an existing row first. Pure."""
     wanted = undelivered(state)
     if (state.thread or {}).get("key"):
-        wanted += [
-            unseen(state, prompt_id) for prompt_id in state.open_prompts if not _shown(state, prompt_id)
-        ]
+        asked = [state.prompts[prompt_id] for prompt_id in state.open_prompts]
+        unseen = dict.fromkeys(sharing(state, one)[0].prompt_id for one in asked if one.shown is None)
+        wanted += [question_row(state, prompt_id) for prompt_id in unseen]
     return wanted
-
-
-def _shown(state: State, prompt_id: str) -> bool:
-    return state.prompts[prompt_id].shown is not None
 
 
 def mend(store: Store, now: str, heads: Sequence[Head]) -> None:

@@ -11,12 +11,11 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from bot.inbound import decisions
-from bot.intents.session_rows import direct_row, note_to, tell_requester
+from bot.intents.session_rows import direct_row, note_to, question_key, sharing, tell_requester
 from bot.outbound.notices import Notices
 from bot.outbound.posts import opens
 from bot.rendering import phrases
 from bot.rendering.card import card_key
-from bot.rendering.prompts import prompt_key
 from engine.decide.commands import Command, Gone, Unreachable
 from engine.decide.prompt_timers import MOST_REPOSTS
 from engine.journal.records import Consumed, Head, InboxRow, Row
@@ -93,9 +92,9 @@ class ChannelChanges:
         if prompt.status != "requested":
             return False
         state = await self._engine.verified_state(prompt.session_id)
-        reposts = state.prompts[prompt.prompt_id].reposts
+        slot = question_key(sharing(state, state.prompts[prompt.prompt_id])[0])
         writer, row_of = self._engine.writer, self._engine.store.outbox.row
-        posting = await writer.call(row_of, prompt_key(prompt.prompt_id, reposts))
+        posting = await writer.call(row_of, slot)
         if posting is None or posting.state == "failed":
             return False
         card = await writer.call(row_of, card_key(prompt.session_id))

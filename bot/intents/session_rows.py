@@ -1,8 +1,11 @@
 """Display of a step: outbox rows, committed with their events. Pure.
 
 A row says *what* to show and not how it looks: `bot.outbound` renders it from the state as it is when it is sent. Rows
-of a thread share its lane, so they appear in the order of their events. A session's card has a lane of its own and is
-one row that is replaced: only the newest state matters.
+of a thread share its lane, so they appear in the order of their events.
+
+What only changes is a *slot*: the card of a session, a question. A slot is one row of kind `show`, replaced by each
+step that touches it and never done with: its result says where its message stands, and how that looks. A step only says
+which slots may look different. Whatever calls people is a message of its own, and follows from its event.
 """
 
 from __future__ import annotations
@@ -16,22 +19,21 @@ from bot.rendering.calls import beside
 from bot.rendering.card import card_key
 from bot.rendering.marks import reaction_of
 from bot.rendering.notes import LOG, log_of
-from bot.rendering.prompts import close_key, message_of, prompt_key
+from bot.rendering.prompts import message_of, prompt_key
 from bot.rendering.text import weight
 from engine.journal.events import (
     ContainerStarted,
     Event,
-    GrantExpired,
-    GrantRevoked,
+    GrantUsed,
     PromptAnswered,
     PromptCancelled,
     PromptEdited,
     PromptEscalated,
-    PromptExpired,
+    PromptEvent,
     PromptHanded,
     PromptReminded,
-    PromptReposted,
     PromptRequested,
+    PromptShown,
     PromptVoted,
     SessionAborted,
     SessionEnd,
@@ -39,10 +41,18 @@ from engine.journal.events import (
 )
 from engine.journal.queries import people_among
 from engine.journal.records import PutOutbox, Row
-from engine.journal.state import State
+from engine.journal.state import Asked, State
 from engine.language.actors import requester_of
 from engine.language.codec import Json, encode
 
+SHOW = "show"
+"""Kind of the rows that are slots."""
+CARD, QUESTION = "card", "question"
+"""Slots of a session, by the `slot` of their rows."""
+_UNSEEN = (PromptShown, PromptReminded, GrantUsed)
+"""Events about a question after which its message looks as before."""
+_QUIET = (PromptVoted, PromptEscalated)
+"""Events after which its buttons are still right, so that nobody waits for the change."""
 COVERED_MOST = 7_000
 """Units of what will run that a prompt surely shows; more of it goes into a file too."""
 
@@ -55,16 +65,13 @@ def slack_intents(before: State, after: State, events: Sequence[Event]) -> list[
     if not before.seq:
         # It may begin with the past of another session: what became of that was shown there.
         events = [event for event in events if _is_news(after, event)]
-    kept: list[str] = []
-    read: list[str] = []
-    for event in events:
-        if isinstance(event, ABOUT_AGENTS):
-            rows += agent_rows(before, after, event, events)
-        rows += _of_event(before, after, event)
+    about_agents = [event for event in events if isinstance(event, ABOUT_AGENTS)]
+    rows += [row for event in about_agents for row in agent_rows(before, after, event, events)]
+    rows += [question_row(after, prompt_id, *found) for prompt_id, found in _touched(after, events).items()]
+    rows += [row for event in events for row in _of_event(before, after, event)]
     if before.containers is not after.containers or after.phase == "ended":
         rows += over_rows(before, after, events)
-    if any(isinstance(event, ABOUT_AGENTS) for event in events):
-        kept, read = marks(before, after, events)
+    kept, read = marks(before, after, events) if about_agents else ((), ())
     rows += [row for key in kept for row in _mark(key, f"kept:{_of(key)}", KEPT)]
     rows += [row for key in read for row in _mark(key, f"taken:{_of(key)}", TAKEN)]
     return rows
@@ -75,10 +82,6 @@ def _is_news(state: State, event: Event) -> bool:
     if isinstance(event, PromptRequested):
         return event.prompt_id in state.open_prompts
     return isinstance(event, SessionEnd | SessionAborted | SessionUnreachable)
-
-
-def _channel(state: State) -> str:
-    return str((state.thread or {}).get("channel"))
 
 
 def _card_changed(before: State, after: State) -> bool:
@@ -116,43 +119,72 @@ def card_row(session_id: str, seq: int, *, over: bool = False) -> PutOutbox:
     """Draw a session's card as it is after this event, or later; `over` for the last time."""
     key = card_key(session_id)
     last: dict[str, Json] = {"over": True} if over else {}
-    return _row("card", key, key, session_id, replace=True, sessionId=session_id, seq=seq, **last)
+    return _row(SHOW, key, key, session_id, replace=True, slot=CARD, sessionId=session_id, seq=seq, **last)
+
+
+def sharing(state: State, prompt: Asked) -> list[Asked]:
+    """Return the questions on the message that shows this one. The first of them has the slot."""
+    return beside(state, prompt) or [prompt]
+
+
+def question_key(prompt: Asked) -> str:
+    """The key of a question's slot. One whose message was deleted has another slot from then on."""
+    return prompt_key(prompt.prompt_id, prompt.reposts)
+
+
+def question_row(state: State, prompt_id: str, *events: PromptEvent) -> PutOutbox:
+    """Draw a question as it is after these events, or later. `live` if its buttons must not stay as they are; `press` is the press
+    by which it changed, through which its message can be replaced."""
+    prompt = state.prompts[prompt_id]
+    about: dict[str, Json] = {"sessionId": state.session_id, "promptId": prompt_id, "seq": state.seq}
+    about["live"] = bool(prompt.options or prompt.fields) and any(
+        not isinstance(event, _QUIET) for event in events
+    )
+    for event in events:
+        if isinstance(event, PromptCancelled):
+            about["reason"] = event.reason
+        elif (key := str(getattr(event, "key", None))).startswith("click:"):
+            about["press"] = key
+    lane, session_id = _lane(state), state.session_id
+    return _row(SHOW, question_key(prompt), lane, session_id, replace=True, slot=QUESTION, **about)
+
+
+def _touched(state: State, events: Sequence[Event]) -> dict[str, list[PromptEvent]]:
+    """Return the events that may change how a question looks, by the one with whose message it stands."""
+    found: dict[str, list[PromptEvent]] = {}
+    for event in events:
+        if (
+            isinstance(event, PromptEvent)
+            and not isinstance(event, _UNSEEN)
+            and event.prompt_id in state.prompts
+        ):
+            first, *_ = sharing(state, state.prompts[event.prompt_id])
+            found.setdefault(first.prompt_id, []).append(event)
+    return found
 
 
 def _of_event(before: State, state: State, event: Event) -> Sequence[Row]:
+    """Return the rows of what calls somebody, or stands for itself."""
     match event:
         case PromptRequested(prompt_id=prompt_id):
-            row = _about_prompt(state, "prompt", prompt_key(prompt_id), prompt_id)
-            return [row, *_covered(state, prompt_id, f"covers:{prompt_id}")]
+            return _covered(state, prompt_id, f"covers:{prompt_id}")
         case PromptAnswered():
             counted = f"taken:{state.session_id}:{event.actor.get('id')}"
-            again = _again(state, event.prompt_id, **_pressed(event.key))
             granted = given_with(state, event.prompt_id, event.actor, event.timestamp)
-            return [again, *_mark(event.key, counted, TAKEN), *granted]
-        case GrantRevoked() | GrantExpired():
-            return [_again(state, event.prompt_id)]
-        case PromptExpired():
-            return [_again(state, event.prompt_id, outcome=event.outcome)]
-        case PromptCancelled():
-            return [_again(state, event.prompt_id, reason=event.reason)]
-        case PromptVoted():
-            return [_again(state, event.prompt_id, live=False, **_pressed(event.key))]
+            return [*_mark(event.key, counted, TAKEN), *granted]
         case PromptEdited(prompt_id=prompt_id):
             key = f"covers:{prompt_id}:{event.seq}"
             covered = _covered(state, prompt_id, key) if event.covers else []
-            return [_again(state, prompt_id), _edited(before, state, event), *covered]
+            return [_edited(before, state, event), *covered]
         case PromptHanded(prompt_id=prompt_id, actor=actor, to=to):
             # Whoever is asked now is called: the mention in an edited message calls nobody.
             key = f"handed:{prompt_id}:{state.seq}"
-            told = _about_prompt(state, "handed", key, prompt_id, by=dict(actor), to=to, seq=state.seq)
-            return [_again(state, prompt_id), told]
-        case PromptReposted():
-            return [unseen(state, event.prompt_id)]
+            return [_about_prompt(state, "handed", key, prompt_id, by=dict(actor), to=to, seq=state.seq)]
         case PromptReminded(prompt_id=prompt_id, count=count, seq=seq):
             key = f"remind:{prompt_id}:{count}"
             return [_about_prompt(state, "remind", key, prompt_id, count=count, seq=seq)]
         case PromptEscalated():
-            return [_again(state, event.prompt_id, live=False), *_escalate(state, event)]
+            return _escalate(state, event)
         case SessionUnreachable():
             until = next(
                 (timer.due_at for timer in state.timers.values() if timer.purpose == "unreachable"), None
@@ -203,34 +235,10 @@ def _file(state: State, key: str, name: str, content: str) -> PutOutbox:
     return file_row(key, _lane(state), channel, thread_ts, name, content, session_id=state.session_id)
 
 
-def _about_prompt(
-    state: State, kind: str, key: str, prompt_id: str, *, replace: bool = False, **more: Json
-) -> PutOutbox:
+def _about_prompt(state: State, kind: str, key: str, prompt_id: str, **more: Json) -> PutOutbox:
     session_id = state.session_id
     about: dict[str, Json] = {"sessionId": session_id, "promptId": prompt_id, **more}
-    return _row(kind, key, _lane(state), session_id, replace=replace, **about)
-
-
-def unseen(state: State, prompt_id: str) -> PutOutbox:
-    """The row that shows a prompt which nobody sees yet."""
-    key = prompt_key(prompt_id, state.prompts[prompt_id].reposts)
-    return _about_prompt(state, "prompt", key, prompt_id)
-
-
-def _again(state: State, prompt_id: str, **more: Json) -> PutOutbox:
-    """A prompt that is shown has changed or is closed: its message is edited, always to how the prompt is then. `live`
-    where its buttons must not stay as they are."""
-    prompt = state.prompts.get(prompt_id)
-    # Calls that share a message share the row that changes it: of several changes the last one is sent.
-    shared = beside(state, prompt) if prompt is not None else []
-    key = close_key(shared[0].prompt_id if shared else prompt_id)
-    about: dict[str, Json] = {"live": prompt is None or bool(prompt.options or prompt.fields), **more}
-    return _about_prompt(state, "close", key, prompt_id, replace=True, seq=state.seq, **about)
-
-
-def _pressed(key: str | None) -> dict[str, Json]:
-    """The press by which a prompt changed, if it was one: its message can be replaced through it."""
-    return {"press": key} if (key or "").startswith("click:") else {}
+    return _row(kind, key, _lane(state), session_id, **about)
 
 
 def _edited(before: State, state: State, event: PromptEdited) -> PutOutbox:

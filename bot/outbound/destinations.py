@@ -17,7 +17,9 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.intents.agent_rows import agent_of
+from bot.intents.session_rows import QUESTION, SHOW
 from bot.outbound.posts import Ledger, Outcome, Sent, Sessions, later, posted_of
+from bot.outbound.turns import slot_of
 from bot.rendering.flow import around, label_of
 from bot.wire.client import Permanent, classify, joined_channels
 from engine.journal.records import Head, InboxItem, OutboxRow
@@ -184,7 +186,7 @@ CLOSED = ("is_archived", "not_in_channel", "channel_not_found", "is_inactive")
 UNSHOWN_SECONDS = 86400.0
 """After how long a question that could not be shown makes its session unreachable."""
 
-_KINDS = ("prompt", "close", "card", "message", "remind", "escalate", "handed", "agent")
+_KINDS = (SHOW, "message", "remind", "escalate", "handed", "agent")
 """Rows that go into a session's thread."""
 
 _ELSEWHERE = ("to", "update", "ephemeral_to")
@@ -202,11 +204,11 @@ class Reachability:
         """Return the effects of a thread that takes no posts; None if this refusal has another meaning.
 
         A question is never given up: whatever Slack has against it, nobody could answer what nobody sees."""
-        hopeless = row.kind == "prompt" and posted_of(row) is None
-        if (fault.reason not in CLOSED and not hopeless) or row.session_id is None or not in_thread(row):
+        unseen = slot_of(row) == QUESTION and posted_of(row) is None
+        if (fault.reason not in CLOSED and not unseen) or row.session_id is None or not in_thread(row):
             return None
         state = await self._sessions.state(row.session_id)
-        if state.ended or not state.thread or (state.phase == "finalizing" and row.kind != "prompt"):
+        if state.ended or not state.thread or (state.phase == "finalizing" and not unseen):
             # Nobody waits for it any more: such rows fail as any other.
             return None
         if state.phase not in ("running", "waiting"):
@@ -217,12 +219,7 @@ class Reachability:
     def unshown(self, row: OutboxRow, now: str) -> Sequence[InboxItem]:
         """Return the effects of a question that could not be shown for a day, or a card above it, whatever the reason."""
         late = timestamps.seconds_between(row.created_at, now) >= UNSHOWN_SECONDS
-        if (
-            row.kind not in ("prompt", "card")
-            or row.session_id is None
-            or not late
-            or posted_of(row) is not None
-        ):
+        if row.kind != SHOW or row.session_id is None or not late or posted_of(row) is not None:
             return []
         return [
             remote_commands.item(

@@ -15,9 +15,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 
 from bot.intents.session_rows import direct_row, ephemeral_row, note_row
-from bot.outbound.calls import Hold, Place, Posted
+from bot.outbound.calls import Place, Posted
 from bot.outbound.posts import DROPPED, Failed, Outcome, Sent, is_uncertain, position
-from bot.outbound.sender import STALE_SECONDS, Send, Sender, thread_of
+from bot.outbound.sender import Send, Sender, thread_of
 from bot.rendering.approvals import handed_text
 from bot.rendering.clocks import (
     deleted_too_often,
@@ -233,9 +233,7 @@ class Clocks(Sender):
 
     async def tell(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         """Post in another channel or a direct message. What Slack refuses for good is said in the thread."""
-        state = await self.sessions.state(data["sessionId"])
-        if state.seq < data.get("seq", 0):
-            raise Hold(STALE_SECONDS, f"{row.key} is ahead of its session")
+        state = await self.state_at(data)
         text = await self._text(row, data, state)
         if text is None:
             return Sent(DROPPED)

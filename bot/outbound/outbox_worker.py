@@ -10,6 +10,7 @@ from typing import Literal
 
 from bot.config.session_files import SessionFiles
 from bot.config.tuning import SLACK_PACE, Tuning
+from bot.intents.session_rows import CARD
 from bot.outbound.agent_messages import Pieces
 from bot.outbound.calls import Calls, Hold
 from bot.outbound.deliveries import Deliveries, Uploads
@@ -28,9 +29,9 @@ from bot.outbound.posts import (
 )
 from bot.outbound.reactions import DROP_SECONDS, Reactions, is_first
 from bot.outbound.senders import Rows
+from bot.outbound.slots import Slots
 from bot.outbound.streams import Streams
-from bot.outbound.turns import channel_of, lane_of, method_of, repeatable, urgency_of
-from bot.rendering.prompts import close_key
+from bot.outbound.turns import channel_of, is_edit, lane_of, method_of, repeatable, slot_of, urgency_of
 from bot.wire.budget import Urgency, urgency
 from bot.wire.client import AuthLost, BudgetedClient, NotSent, Permanent, RateLimited, SlackFault
 from engine.flow import Flow
@@ -38,7 +39,7 @@ from engine.journal.events import Event
 from engine.journal.records import InboxItem, OutboxRow
 from engine.journal.state import State
 from engine.language import timestamps as moments
-from engine.language.codec import Json, decode, encode
+from engine.language.codec import Json, encode
 from engine.language.errors import (
     Corrupt,
     FenceLost,
@@ -118,7 +119,7 @@ class Outbound:
         self._still = still
         self._generation = -1
         """The generation under which this process was known to be the one that sends."""
-        self._lanes: dict[str, tuple[OutboxRow, asyncio.Task[None]]] = {}
+        self._lanes: dict[str, tuple[OutboxRow, asyncio.Task[None], Urgency]] = {}
         self._without_turn: set[asyncio.Task[None]] = set()
         self._holds: dict[str, float] = {}
         self._troubles: dict[str, int] = {}
@@ -141,8 +142,8 @@ class Outbound:
         common = (ledger, calls, self._poster, places, names, sessions)
         uploads = Uploads(ledger, client, files=files, delays=delays, backoff=self._again_in)
         kinds = {**Deliveries(*common, uploads).kinds(), **Clocks(*common).kinds(), **self._pieces.kinds()}
-        kinds |= Reactions(*common).kinds()
-        self._rows = Rows(*common, bot_user_id, kinds, agent, room)
+        kinds |= {**Reactions(*common).kinds(), **Slots(*common, agent, room).kinds()}
+        self._rows = Rows(*common, bot_user_id, kinds)
 
     # --- life ----------------------------------------------------------------------------------------------
 
@@ -155,7 +156,7 @@ class Outbound:
         finally:
             for task in self._without_turn:
                 task.cancel()
-            tasks = [task for _, task in self._lanes.values()]
+            tasks = [task for _, task, _ in self._lanes.values()]
             if tasks:
                 await asyncio.wait(tasks, timeout=5)
             for task in tasks:
@@ -198,7 +199,7 @@ class Outbound:
 
         A lane is free only from here on: a row that was read while its lane was busy may be done by now.
         """
-        for lane in [lane for lane, (_, task) in self._lanes.items() if task.done()]:
+        for lane in [lane for lane, (_, task, _) in self._lanes.items() if task.done()]:
             del self._lanes[lane]
         try:
             generation = self._writer.store.generation()
@@ -241,7 +242,11 @@ class Outbound:
             # Whatever waits behind something less urgent makes that as urgent as it is itself.
             lane = lane_of(row)
             urgent[lane] = min(urgent.get(lane, Urgency.MARK), urgency_of(row))
-        for row in sorted(rows, key=_new_cards_first):
+        for lane, (_, task, given) in self._lanes.items():
+            if urgent.get(lane, given) < given and task in self._without_turn:
+                # It waits less urgently than what has come since: the lane is given out anew.
+                task.cancel()
+        for row in sorted(rows, key=_order):
             lane = lane_of(row)
             if lane in passed:
                 continue
@@ -249,13 +254,13 @@ class Outbound:
             if lane not in self._holds and not self._card_first(row):
                 task = asyncio.create_task(self._work(row, urgent[lane]), name=f"outbox:{row.key}")
                 task.add_done_callback(lambda _: self._wake.set())
-                self._lanes[lane] = (row, task)
+                self._lanes[lane] = (row, task, urgent[lane])
 
     def _card_first(self, row: OutboxRow) -> bool:
         """True if the session's card is being posted, or waits to be: it must be above everything else."""
         ahead = self._lanes.get(f"card:{row.session_id}")
         if ahead is None:
-            waits = f"card:{row.session_id}" in self._cards and row.kind != "card"
+            waits = f"card:{row.session_id}" in self._cards and slot_of(row) != CARD
             return waits and (row.kind == "note" or in_thread(row))
         return posted_of(ahead[0]) is None
 
@@ -266,7 +271,7 @@ class Outbound:
     def _hold_row(self, row: OutboxRow, seconds: float) -> None:
         """The row has to wait, and with it what follows it."""
         self._hold(lane_of(row), seconds)
-        if row.kind == "card" and posted_of(row) is None:
+        if slot_of(row) == CARD and posted_of(row) is None:
             self._cards.add(row.lane)
 
     def _again_in(self, row: OutboxRow) -> float:
@@ -309,7 +314,7 @@ class Outbound:
         async with AsyncExitStack() as turn:
             self._without_turn.add(task)
             try:
-                if row.kind == "card" and urgency_of(row) is Urgency.PROGRESS:
+                if slot_of(row) == CARD and urgency_of(row) is Urgency.PROGRESS:
                     await asyncio.sleep(self._tuning.card_seconds)
                 if is_first(row):
                     await asyncio.sleep(self._tuning.mark_seconds)
@@ -326,7 +331,7 @@ class Outbound:
 
     async def _channel(self, row: OutboxRow) -> str:
         """The channel that a row goes to; a card's is that of its session."""
-        head = None if row.kind != "card" else await self._ledger.head(row.session_id or "")
+        head = None if slot_of(row) != CARD else await self._ledger.head(row.session_id or "")
         return channel_of(row) if head is None else (head.thread_key or "").split(":")[1]
 
     async def _send(self, row: OutboxRow) -> None:
@@ -414,10 +419,10 @@ class Outbound:
         await self._ledger.finish(row, state, encode(result), items=items)
         if items:
             self._taken()
-        if row.kind == "prompt":
-            self._holds.pop(close_key(decode(row.payload)["promptId"]), None)
 
 
-def _new_cards_first(row: OutboxRow) -> bool:
-    """A session's card is posted before what follows it in the thread; the order is otherwise kept."""
-    return row.kind != "card" or posted_of(row) is not None
+def _order(row: OutboxRow) -> tuple[bool, int]:
+    """A session's card is posted before what follows it in the thread. Of the changes of one message the most urgent goes
+    first. The order is otherwise kept."""
+    new_card = slot_of(row) == CARD and posted_of(row) is None
+    return not new_card, urgency_of(row) if is_edit(row) else 0

@@ -99,9 +99,10 @@ class Ledger:
         if not await self.writer.call(self.writer.store.outbox.attempt, row.id, row.attempts, self.now()):
             raise Hold(OVERTAKEN_SECONDS, f"{row.key} was sent, or is being sent, by another process")
 
-    async def keep(self, row: OutboxRow, result: dict[str, Json]) -> None:
-        """Record partial results of a row that is still to be sent."""
-        await self.finish(row, "pending", encode(result))
+    async def keep(self, row: OutboxRow, result: dict[str, Json]) -> OutboxRow:
+        """Record partial results of a row, whose state stays; return it with them."""
+        await self.finish(row, row.state, encode(result), not_before=row.not_before)
+        return row.but(result=encode(result))
 
     async def finish(
         self,
@@ -147,9 +148,9 @@ def posted_of(row: OutboxRow | None) -> Posted | None:
     return Posted(result["channel"], result["ts"]) if "ts" in result else None
 
 
-def opens(card: OutboxRow) -> str | None:
+def opens(card: OutboxRow | None) -> str | None:
     """The question that stands on a card: the only one with which its session opened."""
-    found: str | None = result_of(card).get("opens")
+    found: str | None = None if card is None else result_of(card).get("opens")
     return found
 
 

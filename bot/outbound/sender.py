@@ -11,14 +11,11 @@ from typing import TypeAlias
 from bot.outbound.calls import Calls, Hold, Place, Posted
 from bot.outbound.destinations import Names, Places
 from bot.outbound.posts import Ledger, Outcome, Poster, Sessions
-from bot.rendering.prompts import closed_run
 from bot.wire.client import Permanent
 from engine.flow import Flow
 from engine.journal.records import OutboxRow
 from engine.journal.state import Asked, State
 from engine.language.codec import Json
-from prompt_state import question_row as prompts
-from prompt_state.question_row import PromptState
 
 log = logging.getLogger("sayso.outbound")
 
@@ -43,22 +40,20 @@ class Sender:
     names: Names
     sessions: Sessions
 
-    async def about(self, data: dict[str, Json]) -> tuple[State, Flow, Asked]:
-        """The prompt that a row is about, in its session as it is now. A closed one is known by its row: a session's
-        state need not know it any more. Raises `Hold` where the row is ahead of what is known."""
+    async def state_at(self, data: dict[str, Json]) -> State:
+        """The session of a row as it is now. Raises `Hold` where the row is ahead of what is known."""
         state = await self.sessions.state(data["sessionId"])
+        if state.seq < data.get("seq", 0):
+            raise Hold(STALE_SECONDS, f"{state.session_id} is not at {data['seq']} yet")
+        return state
+
+    async def about(self, data: dict[str, Json]) -> tuple[State, Flow, Asked]:
+        """The prompt that a row is about, in its session as it is now. Raises `Hold` as `state_at`."""
+        state = await self.state_at(data)
         prompt = state.prompts.get(data["promptId"])
         if prompt is None:
-            kept = await self.stored_prompt(data["promptId"])
-            prompt = None if kept is None or kept.open else closed_run(kept, data.get("outcome"))
-        if prompt is None or state.seq < data.get("seq", 0):
             raise Hold(STALE_SECONDS, f"{data['promptId']} is ahead of its session")
         return state, await self.sessions.flow(data["sessionId"]), prompt
-
-    async def stored_prompt(self, prompt_id: str) -> PromptState | None:
-        """A prompt as its row has it, open or not."""
-        writer = self.ledger.writer
-        return await writer.call(prompts.find, writer.store.prompts, prompt_id)
 
     async def ids(self, *prompts: Asked) -> Mapping[str, str]:
         """The ids of those who are asked, as far as Slack knows them."""
@@ -82,3 +77,8 @@ def thread_of(state: State) -> Place:
     if not state.thread:
         raise Permanent("no_thread", f"{state.session_id} lives in no thread")
     return Place(state.thread["channel"], state.thread["threadTs"])
+
+
+def root_of(thread: str | None) -> Posted | None:
+    """Return the message that the thread with this key begins with."""
+    return None if thread is None else Posted(*thread.split(":", 2)[1:])

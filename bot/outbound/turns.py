@@ -1,26 +1,32 @@
 """Turn that a row of the outbox waits for: its urgency, and its method.
 
-Posts in a thread are ordered: a lane has one row at a time. An edit is in no lane. It is rendered when it is sent, so
-of several changes of a message only the last one is shown.
+Posts in a thread are ordered: a lane has one row at a time. An edit is in the lane of its message alone. It is rendered when it
+is sent, so of several changes of a message only the last one is shown.
 """
 
 from __future__ import annotations
 
+from bot.intents.session_rows import CARD, QUESTION, SHOW
 from bot.outbound.calls import EDIT, POST, REACT, RESPOND, STATUS, SUGGEST, UNREACT, WHISPER
 from bot.outbound.posts import posted_of, result_of
 from bot.wire.budget import Urgency
 from engine.journal.records import OutboxRow
 from engine.language.codec import Json, decode
 
-_CHANGES = ("close", "edit", "tally", "agent_tool")
+_CHANGES = ("edit", "tally", "agent_tool")
 """Rows that only change what stands already."""
-_REPLACED = ("card", "alike", "agent")
+_REPLACED = (SHOW, "alike", "agent")
 """Rows that post a message once, and change it from then on."""
-_FIRST = ("prompt", "card", "root", "ephemeral", "respond")
+_FIRST = (SHOW, "root", "ephemeral", "respond")
 _BESIDE = {"reaction": REACT, "mark": REACT, "status": STATUS, "suggest": SUGGEST}
 """Rows that are no message, and that nobody waits for."""
 _METHODS = {**_BESIDE, "ephemeral": WHISPER, "respond": RESPOND}
 _ELSEWHERE = ("tell", "direct", "file")
+
+
+def slot_of(row: OutboxRow) -> str | None:
+    """The slot of a row; None for a row that is none."""
+    return str(decode(row.payload)["slot"]) if row.kind == SHOW else None
 
 
 def is_edit(row: OutboxRow) -> bool:
@@ -34,8 +40,9 @@ def repeatable(row: OutboxRow) -> bool:
 
 
 def lane_of(row: OutboxRow) -> str:
-    """Rows with the same lane are sent one after the other."""
-    return row.key if is_edit(row) else row.lane
+    """Rows with the same lane are sent one after the other: posts of a thread, and the changes of one message, which may
+    show several slots."""
+    return str(result_of(row).get("on") or row.key) if is_edit(row) else row.lane
 
 
 def urgency_of(row: OutboxRow) -> Urgency:
@@ -43,9 +50,9 @@ def urgency_of(row: OutboxRow) -> Urgency:
     if not is_edit(row):
         return Urgency.QUESTION if row.kind in _FIRST else _of_words(row)
     data: dict[str, Json] = decode(row.payload)
-    if row.kind == "close":
-        return Urgency.WAITED_FOR if data.get("live", True) else Urgency.CLOSING
-    if row.kind == "card":
+    if slot_of(row) == QUESTION:
+        return Urgency.WAITED_FOR if data["live"] else Urgency.CLOSING
+    if slot_of(row) == CARD:
         return Urgency.CLOSING if data.get("over") else Urgency.PROGRESS
     return {"edit": Urgency.WAITED_FOR, "agent": Urgency.RESULT}.get(row.kind, Urgency.PROGRESS)
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
+from hashlib import sha256
 from typing import NamedTuple
-
-from msgspec.structs import replace
 
 from bot.rendering.blocks import (
     MOST_BLOCKS,
@@ -144,9 +143,10 @@ def _around(card: list[Block], question: Rendered) -> list[Block] | None:
     return None if len(blocks) > MOST_BLOCKS or size(blocks) > MOST_UNITS else blocks
 
 
-def look_of(card: Rendered) -> Rendered:
-    """Return a card without the time at which it was drawn."""
-    return replace(card, blocks=[block for block in card.blocks if block.get("block_id") != AS_OF])
+def look_of(message: Rendered) -> str:
+    """Return a digest of how a message looks, without the time at which a card was drawn."""
+    blocks = [block for block in message.blocks if block.get("block_id") != AS_OF]
+    return sha256(encode([message.text, blocks])).hexdigest()[:32]
 
 
 # --- the top -----------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ from bot.rendering.text import (
     whom,
 )
 from engine.decide.prompt_timers import goto_of
-from engine.decide.question import DECIDED, summary
+from engine.decide.question import summary
 from engine.flow import Flow
 from engine.forms.question import Question
 from engine.journal.queries import agent_of, is_outage, people_among
@@ -49,7 +49,7 @@ from engine.language import working_hours
 from engine.language.codec import Json
 from engine.language.counting import plural
 from engine.language.timestamps import format_size
-from prompt_state.question_row import PromptState, own_words
+from prompt_state.question_row import own_words
 
 _BUTTONS = 25
 _SELECT = 100
@@ -79,11 +79,6 @@ _WILL = {
 def prompt_key(prompt_id: str, reposts: int = 0) -> str:
     """The outbox key of a prompt's message; a message that was deleted is followed by one with another key."""
     return f"prompt:{prompt_id}~{reposts}" if reposts else f"prompt:{prompt_id}"
-
-
-def close_key(prompt_id: str) -> str:
-    """Return the outbox key of changes to a prompt's message."""
-    return f"close:{prompt_id}"
 
 
 def message_of(key: str | None) -> tuple[str, str] | None:
@@ -177,34 +172,6 @@ def closed_prompt(
     said = one_line(summary(prompt), 300) if answer else ""
     text = f"{outcome} {safe(said)}".rstrip() + f"\n{message}"
     return rendered(text, fit_text(head, message, [*under, *covered, *tail]), key)
-
-
-def closed_run(kept: PromptState, outcome: Json = None) -> Asked:
-    """Return a closed prompt from its row, for `closed_prompt`. `outcome` is the result of its expiry."""
-    value = next((value for value, word in DECIDED.items() if word == kept.answer_summary), "reject")
-    answered = kept.status == "answered"
-    asked = {name: getattr(kept, name) for name in Question.__struct_fields__}
-    return Asked(
-        **{**asked, "options": (), "on_timeout": outcome or "fail"},
-        prompt_id=kept.prompt_id,
-        path=kept.path,
-        status=kept.status,
-        requested_at="",
-        shown={"channel": kept.channel, "ts": kept.message_ts} if kept.message_ts else None,
-        answer={"value": value, "text": kept.answer_summary} if answered else None,
-        answer_key=kept.answer_key,
-        actor={"id": kept.answered_by, "name": kept.answered_by_name} if answered else None,
-        at=kept.answered_at,
-        votes=tuple(
-            {
-                "actor": {"id": v.actor_id, "name": v.actor_name},
-                "vote": v.vote,
-                "reason": v.reason,
-                "at": v.at,
-            }
-            for v in kept.votes
-        ),
-    )
 
 
 # --- parts -------------------------------------------------------------------------------------------------

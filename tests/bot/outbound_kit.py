@@ -181,7 +181,7 @@ class Rig:
         assert self.sending is not None
         assert self.outbound is not None
         self.outbound.streams.stop()
-        for _, task in self.outbound._lanes.values():
+        for _, task, _ in self.outbound._lanes.values():
             task.cancel()
         self.sending.cancel()
         with suppress(asyncio.CancelledError):

@@ -171,7 +171,11 @@ def rows_of(before: State, after: State, events: list[Event]) -> list[PutOutbox]
     """The rows of agents that a step makes."""
     place = {"thread": THREAD}
     rows = slack_intents(replace(before, **place), replace(after, **place), events)
-    return [row for row in rows if row.kind in ("agent", "agent_tool", "reaction", "prompt")]
+    return [
+        row
+        for row in rows
+        if row.kind in ("agent", "agent_tool", "reaction") or row.key.startswith("prompt:")
+    ]
 
 
 class Told(Talk):

@@ -57,7 +57,7 @@ class Home:
             "timers": "SELECT timer_id, due_at FROM timers ORDER BY 1",
             "locks": "SELECT name, session_id, taken_at IS NULL FROM locks ORDER BY n",
             "prompts": "SELECT prompt_id, status, deadline FROM prompts ORDER BY 1",
-            "outbox": "SELECT key FROM outbox WHERE kind = 'prompt' ORDER BY 1",
+            "outbox": "SELECT key FROM outbox WHERE key LIKE 'prompt:%' ORDER BY 1",
         }
         found = {table: list(connection.execute(sql[table])) for table in TABLES}
         connection.close()
@@ -139,9 +139,9 @@ async def test_a_question_that_may_have_been_shown_is_looked_for_first(home: Hom
     """Its record is gone, so nobody knows whether it was sent: it counts as attempted."""
     async with home.rig() as rig:
         await asked(rig, shown=False)
-        home.outside("DELETE FROM outbox WHERE kind = 'prompt'")
+        home.outside("DELETE FROM outbox WHERE key LIKE 'prompt:%'")
         mend(rig.store, utc_now(), heads_of(rig.store))
-        [row] = [row for row in rig.store.outbox.due(now="9999") if row.kind == "prompt"]
+        [row] = [row for row in rig.store.outbox.due(now="9999") if row.key.startswith("prompt:")]
         assert row.attempts == 1
 
 

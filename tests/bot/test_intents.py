@@ -8,7 +8,7 @@ import pytest
 from immutables import Map
 from msgspec.structs import replace
 
-from bot.intents.session_rows import ephemeral_row, note_row, respond_row, root_row, slack_intents
+from bot.intents.session_rows import SHOW, ephemeral_row, note_row, respond_row, root_row, slack_intents
 from engine.journal import events as ev
 from engine.journal.records import PutOutbox
 from engine.language.codec import decode
@@ -26,16 +26,17 @@ def kinds(rows: list[PutOutbox]) -> list[tuple[str, str, str]]:
 
 
 ASKED = at(5, ev.PromptRequested, prompt_id="prompt-1", prompt={})
-CARD = ("card", "card:session-1", "card:session-1")
+CARD = (SHOW, "card:session-1", "card:session-1")
+QUESTION = (SHOW, "prompt:prompt-1", THREAD["key"])
 
 
 def test_a_prompt_is_shown_in_its_thread_after_the_card() -> None:
     """The card heads the thread; the prompt goes into the thread's lane with ids and nothing else."""
     rows = slack_intents(session(), session(prompt()), [ASKED])
-    assert kinds(rows) == [CARD, ("prompt", "prompt:prompt-1", THREAD["key"])]
-    assert decode(rows[1].payload) == {"sessionId": "session-1", "promptId": "prompt-1"}
-    assert rows[0].replace
-    assert not rows[1].replace
+    assert kinds(rows) == [CARD, QUESTION]
+    about = {"slot": "question", "sessionId": "session-1", "promptId": "prompt-1", "seq": 5, "live": True}
+    assert decode(rows[1].payload) == about
+    assert all(row.replace for row in rows)
 
 
 @pytest.mark.parametrize(
@@ -52,8 +53,35 @@ def test_a_prompt_is_shown_in_its_thread_after_the_card() -> None:
 def test_a_prompt_that_closes_is_closed_in_its_thread(event: Any, reason: str | None) -> None:
     """Answered, expired or withdrawn: one row in the same lane, with the reason where there is one."""
     rows = slack_intents(session(prompt()), session(prompt(status="answered")), [event])
-    assert kinds(rows) == [CARD, ("close", "close:prompt-1", THREAD["key"])]
+    assert kinds(rows) == [CARD, QUESTION]
     assert decode(rows[1].payload).get("reason") == reason
+
+
+def test_a_step_touches_a_question_once_whatever_happens_to_it() -> None:
+    """The vote that decides and the decision are one change, through the press that carried both."""
+    voted = at(6, ev.PromptVoted, prompt_id="prompt-1", actor=BEN, vote="approve", key="click:1")
+    answered = at(
+        7, ev.PromptAnswered, prompt_id="prompt-1", actor=BEN, answer={"value": "approve"}, key="click:1"
+    )
+    rows = slack_intents(session(prompt()), session(prompt(status="answered")), [voted, answered])
+    assert kinds(rows) == [CARD, QUESTION]
+    assert {name: decode(rows[1].payload)[name] for name in ("live", "press")} == {
+        "live": True,
+        "press": "click:1",
+    }
+
+
+def test_a_question_that_is_shown_is_not_drawn_again() -> None:
+    """That its message stands changes nothing of it."""
+    event = at(6, ev.PromptShown, prompt_id="prompt-1", shown={"channel": "C", "ts": "1"})
+    assert kinds(slack_intents(session(prompt()), session(prompt(status="shown")), [event])) == [CARD]
+
+
+def test_buttons_that_stay_right_are_in_no_hurry() -> None:
+    """A vote that decides nothing waits behind what people wait for."""
+    event = at(6, ev.PromptVoted, prompt_id="prompt-1", actor=BEN, vote="approve", key="view:1")
+    _, row = slack_intents(session(prompt()), session(prompt(reminders=1)), [event])
+    assert decode(row.payload)["live"] is False
 
 
 def test_a_step_that_changes_nothing_on_the_card_does_not_touch_it() -> None:
@@ -66,7 +94,7 @@ def test_a_step_that_changes_nothing_on_the_card_does_not_touch_it() -> None:
 def test_the_card_names_the_state_that_it_needs() -> None:
     """The card's row carries the seq from which on the state has what changed."""
     (row,) = slack_intents(session(), session(nodes=Map(), seq=9), [at(9, ev.FlowPaused, reason="waiting")])
-    assert decode(row.payload) == {"sessionId": "session-1", "seq": 9}
+    assert decode(row.payload) == {"slot": "card", "sessionId": "session-1", "seq": 9}
 
 
 def test_a_failure_and_an_abort_are_told_and_a_good_end_is_not() -> None:

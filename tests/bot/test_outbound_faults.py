@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.intents.session_rows import note_row, root_row
+from bot.intents.session_rows import SHOW, note_row, root_row
 from bot.outbound.posts import is_uncertain
 from bot.rendering.notes import note
 from bot.wire.client import AuthLost
@@ -95,7 +95,7 @@ async def test_a_card_is_looked_for_although_it_was_refused_before_and_changed_m
     rig.workspace.faults.effect_then_fail("chat.postMessage", times=1, mode="500")
     outbound = rig.send(look_delays=(0.5, 0.6))
     await rig.workspace.wait_for(lambda: copies(rig, row.key))
-    await rig.put(PutOutbox(row.key, row.lane, "card", row.payload, session_id, replace=True))
+    await rig.put(PutOutbox(row.key, row.lane, SHOW, row.payload, session_id, replace=True))
     outbound.notify()
     await rig.settled(row.key)
     await rig.shown(session_id)
@@ -343,7 +343,7 @@ async def test_errors_that_pass_are_tried_again_with_growing_waits(rig: Rig) -> 
     await rig.settled(f"card:{session_id}")
     rig.workspace.faults.fail("chat.update", times=4, status=503)
     await rig.answer(session_id, "ana", text="fine")
-    assert (await rig.settled(f"close:{prompt_id}"))["state"] == "sent"
+    assert (await rig.settled(f"prompt:{prompt_id}"))["state"] == "sent"
     await rig.settled(f"card:{session_id}")
     assert rig.calls("conversations.replies") == 0
     assert "*Answered* by" in copies(rig, f"prompt:{prompt_id}")[0]["text"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from bot.intents.session_rows import note_row
+from bot.intents.session_rows import SHOW, note_row
 from bot.rendering.card import card_key
 from engine.flow.load import load_flow
 from engine.journal.records import PutOutbox
@@ -87,7 +87,7 @@ async def test_an_answered_prompt_loses_its_buttons_and_the_flow_goes_on(rig: Ri
     prompt_id = await rig.shown(session_id)
     await rig.answer(session_id, "ben", value="approve")
     await ended(rig, session_id)
-    await rig.settled(f"close:{prompt_id}")
+    await rig.settled(f"prompt:{prompt_id}")
     card, told = await rig.thread(session_id)
     assert buttons(card) == []
     assert "✅ *Approved* by <@U0LOCALBEN>" in card["text"]
@@ -131,7 +131,6 @@ async def test_a_prompt_that_closes_while_its_post_is_uncertain_shows_that_it_is
     await rig.engine.abort(session_id, actor=rig.actor("ana"))
     rig.send()
     await rig.settled(key)
-    await rig.settled(key.replace("prompt:", "close:"))
     await rig.settled(card_key(session_id))
     (prompt,) = rig.posts("asked of")
     assert buttons(prompt) == []
@@ -155,7 +154,7 @@ async def test_a_prompt_is_not_closed_by_a_state_that_does_not_know_of_it(rig: R
     early += [before, before]
     rig.send(at_once=1)
     await rig.put(note_row("note:last", "last", "C0LOCALOPS", None, "last"))
-    await rig.settled(f"close:{prompt_id}")
+    await rig.settled(f"prompt:{prompt_id}")
     await rig.settled("note:last")
     assert "*Answered* by <@U0LOCALANA>" in rig.posts("How does it look")[0]["text"]
 
@@ -170,7 +169,7 @@ async def test_words_of_a_reply_are_not_repeated_above_it_after_a_restart(rig: R
     later = f"{float(rig.posts('How does it look')[0]['ts']) + 1:.6f}"
     await rig.answer(session_id, "ana", text="rather fine", key=f"{came}:T0LOCAL:C0LOCALOPS:{later}")
     rig.send()
-    await rig.settled(f"close:{prompt_id}")
+    await rig.settled(f"prompt:{prompt_id}")
     (closed,) = rig.posts("How does it look")
     assert ("rather fine" in closed["text"]) is (came == "click")
 
@@ -253,7 +252,7 @@ async def test_hostile_answers_and_inputs_are_inert_wherever_they_appear(rig: Ri
     prompt_id = await rig.shown(session_id)
     await rig.answer(session_id, "ana", text=HOSTILE)
     await ended(rig, session_id)
-    await rig.settled(f"close:{prompt_id}")
+    await rig.settled(f"prompt:{prompt_id}")
     messages = await rig.thread(session_id)
     for message in messages:
         for text in [message["text"], *texts(message["blocks"])]:
@@ -290,7 +289,7 @@ async def test_changes_of_a_card_during_an_edit_become_one_edit(rig: Rig) -> Non
     rig.workspace.faults.slow("chat.update", 0.1, times=1)
     row = await rig.row(card_key(session_id))
     for _ in range(20):
-        await rig.put(PutOutbox(row.key, row.lane, "card", row.payload, session_id, replace=True))
+        await rig.put(PutOutbox(row.key, row.lane, SHOW, row.payload, session_id, replace=True))
     await rig.engine.abort(session_id, actor=rig.actor("ana"))
     await ended(rig, session_id)
     cards = [
@@ -334,7 +333,7 @@ async def test_a_card_that_was_deleted_stays_deleted(rig: Rig) -> None:
     await rig.until(gone)
     tried = sum(call.args.get("ts") == card["ts"] for call in rig.workspace.calls_to("chat.update"))
     row = await rig.row(card_key(session_id))
-    await rig.put(PutOutbox(row.key, row.lane, "card", row.payload, session_id, replace=True))
+    await rig.put(PutOutbox(row.key, row.lane, SHOW, row.payload, session_id, replace=True))
     await rig.until(gone)
     assert sum(call.args.get("ts") == card["ts"] for call in rig.workspace.calls_to("chat.update")) == tried
     assert [key_of(m) for m in await rig.thread(session_id)].count(card_key(session_id)) == 0

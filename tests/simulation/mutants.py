@@ -11,8 +11,7 @@ import pytest
 from bot.handlers import catchup
 from bot.handlers.catchup import CatchUp
 from bot.inbound import decisions
-from bot.outbound import posts
-from bot.outbound import senders as rows
+from bot.outbound import posts, slots
 from bot.serve.bolt import SlackApp
 from engine.decide.commands import Answer
 from engine.journal.records import Commit, InboxItem
@@ -64,7 +63,7 @@ def skips_on_reply_count_alone(patch: pytest.MonkeyPatch) -> None:
 def posts_again_without_looking(patch: pytest.MonkeyPatch) -> None:
     """A post whose answer was lost is not looked for."""
     patch.setattr(posts, "is_uncertain", lambda row: False)
-    patch.setattr(rows, "is_uncertain", lambda row: False)
+    patch.setattr(slots, "is_uncertain", lambda row: False)
 
 
 def _fresh(inbox: InboxTable, item: InboxItem) -> InboxItem:
@@ -153,7 +152,7 @@ def obeys_a_word_that_is_offered_as_a_choice(patch: pytest.MonkeyPatch) -> None:
 
 def takes_what_was_posted_unheard_for_not_posted(patch: pytest.MonkeyPatch) -> None:
     """A card that is found is not brought up to date, and a closed prompt that is found keeps its buttons."""
-    patch.setattr(rows, "is_uncertain", lambda row: False)
+    patch.setattr(slots, "is_uncertain", lambda row: False)
 
 
 MUTANTS: dict[str, Mutant] = {
