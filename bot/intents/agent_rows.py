@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, convert, to_builtins
 
+from bot.intents.slots import CALL, SHOW, SPEECH
 from bot.rendering.agents import brief_input, has_line, noted_text, split_text, text_of
 from bot.rendering.flow import items_around
 from bot.rendering.plan import Steps, plan_steps
@@ -32,8 +33,6 @@ from engine.journal.records import OutboxRow, PutOutbox
 from engine.journal.state import AgentRun, State, scope_of
 from engine.language.codec import Json, decode, encode
 
-ENTRY = "agent"
-"""Kind of rows that are shown."""
 ABOUT_AGENTS = (
     AgentMessage,
     AgentToolResult,
@@ -43,8 +42,6 @@ ABOUT_AGENTS = (
     Closure,
 )
 """The events from which rows of agents, and marks, may follow."""
-RESULT = "agent_tool"
-"""Kind of rows that only change what is shown: a call has its result."""
 
 
 def agent_rows(before: State, after: State, event: Event, events: Sequence[Event]) -> list[PutOutbox]:
@@ -128,6 +125,7 @@ def entry_row(
     thread, agent = state.thread or {}, agent_of(turn)
     beside = any(one.agent is not None and path != agent for path, one in state.containers.items())
     whole: dict[str, Json] = {
+        "slot": SPEECH,
         "sessionId": state.session_id,
         "turn": turn,
         "channel": thread["channel"],
@@ -136,7 +134,7 @@ def entry_row(
         "beside": beside,
         **payload,
     }
-    return PutOutbox(key, str(thread["key"]), ENTRY, encode(whole), state.session_id, replace=replace)
+    return PutOutbox(key, str(thread["key"]), SHOW, encode(whole), state.session_id, replace=replace)
 
 
 def writing_row(state: State, turn: str, part: int) -> PutOutbox:
@@ -283,6 +281,7 @@ def result_row(
     what the model asked for."""
     thread, turn = state.thread or {}, path.rpartition("/")[0]
     payload: dict[str, Json] = {
+        "slot": CALL,
         "sessionId": state.session_id,
         "turn": turn,
         "path": path,
@@ -297,7 +296,7 @@ def result_row(
         )
     payload |= {"ran": ran, "over": over, "channel": thread["channel"], "threadTs": thread["threadTs"]}
     key = result_key(state.session_id, path)
-    return PutOutbox(key, str(thread["key"]), RESULT, encode(payload), state.session_id)
+    return PutOutbox(key, str(thread["key"]), SHOW, encode(payload), state.session_id)
 
 
 def cut_row(state: State, turn: str) -> PutOutbox:

@@ -3,9 +3,8 @@
 A row says *what* to show and not how it looks: `bot.outbound` renders it from the state as it is when it is sent. Rows
 of a thread share its lane, so they appear in the order of their events.
 
-What only changes is a *slot*: the card of a session, a question. A slot is one row of kind `show`, replaced by each
-step that touches it and never done with: its result says where its message stands, and how that looks. A step only says
-which slots may look different. Whatever calls people is a message of its own, and follows from its event.
+What only changes is a *slot* (`bot.intents.slots`): its result says where its message stands, and how that looks. A step
+only says which slots may look different. Whatever calls people is a message of its own, and follows from its event.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from collections.abc import Sequence
 
 from bot.intents.agent_rows import ABOUT_AGENTS, agent_rows, marks, over_rows
 from bot.intents.request_grants import given_with
+from bot.intents.slots import CARD, QUESTION, SHOW
 from bot.rendering.approvals import edited_text
 from bot.rendering.calls import beside
 from bot.rendering.card import card_key
@@ -45,10 +45,6 @@ from engine.journal.state import Asked, State
 from engine.language.actors import requester_of
 from engine.language.codec import Json, encode
 
-SHOW = "show"
-"""Kind of the rows that are slots."""
-CARD, QUESTION = "card", "question"
-"""Slots of a session, by the `slot` of their rows."""
 _UNSEEN = (PromptShown, PromptReminded, GrantUsed)
 """Events about a question after which its message looks as before."""
 _QUIET = (PromptVoted, PromptEscalated)

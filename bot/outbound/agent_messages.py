@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 
-from bot.intents.agent_rows import ENTRY, RESULT, agent_of, result_key, text_key, tools_key
+from bot.intents.agent_rows import agent_of, result_key, text_key, tools_key
+from bot.intents.slots import SHOW
 from bot.outbound.calls import EDIT, Calls, Hold, Place, Posted
 from bot.outbound.destinations import Speakers
 from bot.outbound.posts import (
@@ -37,6 +38,7 @@ from bot.rendering.agents import (
     split_text,
 )
 from bot.rendering.blocks import Rendered
+from bot.rendering.card import look_of
 from bot.wire.client import Permanent
 from engine.journal.records import OutboxRow, PutOutbox
 from engine.language.codec import Json, decode, encode
@@ -100,11 +102,6 @@ class Pieces:
     _tails: dict[str, _Tail] = field(default_factory=dict, init=False)
     _floors: dict[str, float] = field(default_factory=dict, init=False)
     _locks: dict[str, asyncio.Lock] = field(default_factory=dict, init=False)
-    _drawn: dict[Posted, Rendered] = field(default_factory=dict, init=False)
-
-    def kinds(self) -> dict[str, Callable[[OutboxRow, dict[str, Json]], Awaitable[Outcome]]]:
-        """By kind of row."""
-        return {ENTRY: self.entry, RESULT: self.result}
 
     def below(self, lane: str, ts: str) -> None:
         """Something else stands in this thread, at `ts`: nothing is added to what stands above it."""
@@ -116,7 +113,7 @@ class Pieces:
             del self._tails[lane]
 
     def lock(self, lane: str) -> asyncio.Lock:
-        """Held while a message of this thread is changed, so that what is older never comes last."""
+        """Held while a message of this thread is changed and that is recorded, so that what is older never comes last."""
         if len(self._locks) > 1_000:
             self._locks = {name: lock for name, lock in self._locks.items() if lock.locked()}
         return self._locks.setdefault(lane, asyncio.Lock())
@@ -128,9 +125,8 @@ class Pieces:
         live = self.lives.get((data["sessionId"], data["turn"]))
         if data.get("ending") != "writing" and live is not None and "part" in data:
             live.over.add(data["part"])
-        async with self.lock(row.lane):
-            show = self._show if self._says(data, live) else self._nothing
-            result = await show(row, data, live)
+        show = self._show if self._says(data, live) else self._nothing
+        result = await show(row, data, live)
         if live is not None:
             # More may have come while it was posted.
             live.changed.set()
@@ -148,12 +144,11 @@ class Pieces:
         where = posted_of(shown)
         if shown is None or where is None:
             return Sent(DROPPED)
-        async with self.lock(row.lane):
-            try:
-                await self.draw(where, await self.standing(shown))
-            except Permanent as fault:
-                if fault.reason not in _GONE:
-                    raise
+        try:
+            await self.draw(where, await self.standing(shown))
+        except Permanent as fault:
+            if fault.reason not in _GONE:
+                raise
         return Sent({"done": True})
 
     def _says(self, data: Mapping[str, Json], live: LiveText | None) -> bool:
@@ -177,8 +172,7 @@ class Pieces:
         others = tuple(key for key in piece if key != row.key)
         try:
             if data.get("ending") == "cut":
-                await self.draw(where, piece, again=True)
-                return {**position(where), "piece": list(piece)}
+                return _record(row, where, piece, await self.draw(where, piece, again=True))
             if others:
                 await self.draw(where, others)
             else:
@@ -190,15 +184,15 @@ class Pieces:
         return DROPPED
 
     async def _show(self, row: OutboxRow, data: dict[str, Json], live: LiveText | None) -> dict[str, Json]:
-        where, is_new = posted_of(row), False
+        where, look = posted_of(row), None
         if where is None:
-            where, piece, is_new = await self._place(row, data, live)
+            where, piece, look = await self._place(row, data, live)
         else:
             piece = await self.standing(row)
-        if not is_new:
+        if look is None:
             # The message is what its entries say; one that somebody deleted is posted anew with this entry alone.
             try:
-                await self.draw(where, piece)
+                look = await self.draw(where, piece)
             except Permanent as fault:
                 if fault.reason not in _GONE:
                     raise
@@ -207,12 +201,12 @@ class Pieces:
                 await self.ledger.keep(row, result)
                 raise Hold(0.0, f"{row.key} was deleted and is posted anew") from fault
         await self._note_tail(row, data, where, piece)
-        return {**position(where), "piece": list(piece)}
+        return _record(row, where, piece, look)
 
     async def _place(
         self, row: OutboxRow, data: dict[str, Json], live: LiveText | None
-    ) -> tuple[Posted, tuple[str, ...], bool]:
-        """Return the message for a new entry, and whether it was just posted."""
+    ) -> tuple[Posted, tuple[str, ...], str | None]:
+        """Return the message for a new entry; how it looks if it was just posted."""
         tail = self._tails.get(row.lane)
         agent = (data["sessionId"], agent_of(data["turn"]))
         # Where edits are used up it does not wait for one: it gets a message of its own.
@@ -223,7 +217,7 @@ class Pieces:
             if len(piece) <= _MOST_IN_PIECE:
                 # Recorded before it is seen, or a crash in between would show it twice.
                 await self.ledger.keep(row, {**position(tail.where), "piece": list(piece)})
-                return tail.where, piece, False
+                return tail.where, piece, None
         place = Place(data["channel"], data["threadTs"])
         message = await self._message((row.key,))
         posted = await self.poster.once(row, place, message)
@@ -231,8 +225,7 @@ class Pieces:
             # It may be the copy of an earlier process, with other words.
             await self.ledger.keep(row, {**position(posted), "piece": [row.key]})
             raise Hold(0.0, f"{row.key} was found")
-        self._drawn[posted] = message
-        return posted, (row.key,), True
+        return posted, (row.key,), look_of(message)
 
     async def _note_tail(
         self,
@@ -257,7 +250,6 @@ class Pieces:
         tail = self._tails.get(lane)
         if tail is not None and tail.where == where:
             del self._tails[lane]
-        self._drawn.pop(where, None)
 
     async def _withdraw_later_parts(self, row: OutboxRow, data: dict[str, Json]) -> None:
         """A broken attempt may have written more than the one that counts: what is too much is taken away."""
@@ -269,7 +261,7 @@ class Pieces:
                 return
             if decode(later.payload).get("ending") == "writing":
                 payload: dict[str, Json] = {**data, "part": part, "text": "", "ending": "", "last": False}
-                put = PutOutbox(key, row.lane, ENTRY, encode(payload), data["sessionId"], replace=True)
+                put = PutOutbox(key, row.lane, SHOW, encode(payload), data["sessionId"], replace=True)
                 await self.ledger.put([put])
             part += 1
 
@@ -286,18 +278,21 @@ class Pieces:
         rows = await self.ledger.of(session_id, f"agent:{session_id}:{agent}")
         return max((_piece(row) for row in rows if posted_of(row) == where), key=len, default=())
 
-    async def draw(self, where: Posted, piece: tuple[str, ...], *, again: bool = False) -> None:
+    async def draw(self, where: Posted, piece: tuple[str, ...], *, again: bool = False) -> str | None:
         """Edit a message to what its entries are now; not where it is that already, nor while the words of one are known to
-        Slack alone, because the process that wrote them is gone: what becomes of them draws it."""
+        Slack alone, because the process that wrote them is gone: what becomes of them draws it. Return how it looks, which
+        stands with its first entry."""
+        first = await self.ledger.row(piece[0])
+        known: str | None = None if first is None else result_of(first).get("look")
         if not again and await self._is_half(piece):
-            return
+            return known
         message = await self._message(piece)
-        if not again and self._drawn.get(where) == message:
-            return
-        await self.calls.edit(where, message)
-        if len(self._drawn) > 500:
-            self._drawn.clear()
-        self._drawn[where] = message
+        look = look_of(message)
+        if again or look != known:
+            await self.calls.edit(where, message)
+            if first is not None:
+                await self.ledger.keep(first, {**result_of(first), "look": look})
+        return look
 
     async def _is_half(self, piece: tuple[str, ...]) -> bool:
         rows = [await self.ledger.row(key) for key in piece]
@@ -345,6 +340,12 @@ class Pieces:
             if row is not None:
                 results[tool["path"]] = decode(row.payload)
         return results
+
+
+def _record(row: OutboxRow, where: Posted, piece: tuple[str, ...], look: str | None) -> dict[str, Json]:
+    """The record of an entry; that of the first one of a message says how it looks."""
+    result: dict[str, Json] = {**position(where), "piece": list(piece)}
+    return {**result, "look": look} if piece[0] == row.key else result
 
 
 def _piece(row: OutboxRow) -> tuple[str, ...]:

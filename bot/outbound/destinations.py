@@ -17,7 +17,7 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.intents.agent_rows import agent_of
-from bot.intents.session_rows import QUESTION, SHOW
+from bot.intents.slots import CALL, CARD, QUESTION, SHOW
 from bot.outbound.posts import Ledger, Outcome, Sent, Sessions, later, posted_of
 from bot.outbound.turns import slot_of
 from bot.rendering.flow import around, label_of
@@ -186,7 +186,7 @@ CLOSED = ("is_archived", "not_in_channel", "channel_not_found", "is_inactive")
 UNSHOWN_SECONDS = 86400.0
 """After how long a question that could not be shown makes its session unreachable."""
 
-_KINDS = (SHOW, "message", "remind", "escalate", "handed", "agent")
+_KINDS = (SHOW, "remind", "escalate", "handed")
 """Rows that go into a session's thread."""
 
 _ELSEWHERE = ("to", "update", "ephemeral_to")
@@ -219,7 +219,8 @@ class Reachability:
     def unshown(self, row: OutboxRow, now: str) -> Sequence[InboxItem]:
         """Return the effects of a question that could not be shown for a day, or a card above it, whatever the reason."""
         late = timestamps.seconds_between(row.created_at, now) >= UNSHOWN_SECONDS
-        if row.kind != SHOW or row.session_id is None or not late or posted_of(row) is not None:
+        seen = slot_of(row) not in (CARD, QUESTION) or posted_of(row) is not None
+        if row.session_id is None or not late or seen:
             return []
         return [
             remote_commands.item(
@@ -252,6 +253,6 @@ class Reachability:
 def in_thread(row: OutboxRow) -> bool:
     """True if a row goes into its session's thread."""
     if row.kind != "message":
-        return row.kind in _KINDS
+        return row.kind in _KINDS and slot_of(row) != CALL
     config = decode(row.payload)["config"]
     return not any(config.get(field) for field in _ELSEWHERE)

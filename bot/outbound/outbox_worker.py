@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from typing import Literal
 
 from bot.config.session_files import SessionFiles
 from bot.config.tuning import SLACK_PACE, Tuning
-from bot.intents.session_rows import CARD
+from bot.intents.slots import CALL, CARD, SPEECH
 from bot.outbound.agent_messages import Pieces
 from bot.outbound.calls import Calls, Hold
 from bot.outbound.deliveries import Deliveries, Uploads
@@ -141,8 +141,11 @@ class Outbound:
         names, places = Names(client, clock), Places(client, clock)
         common = (ledger, calls, self._poster, places, names, sessions)
         uploads = Uploads(ledger, client, files=files, delays=delays, backoff=self._again_in)
-        kinds = {**Deliveries(*common, uploads).kinds(), **Clocks(*common).kinds(), **self._pieces.kinds()}
-        kinds |= {**Reactions(*common).kinds(), **Slots(*common, agent, room).kinds()}
+        kinds = {
+            **Deliveries(*common, uploads).kinds(),
+            **Clocks(*common).kinds(),
+        }
+        kinds |= {**Reactions(*common).kinds(), **Slots(*common, self._pieces, agent, room).kinds()}
         self._rows = Rows(*common, bot_user_id, kinds)
 
     # --- life ----------------------------------------------------------------------------------------------
@@ -327,7 +330,9 @@ class Outbound:
                 self._without_turn.discard(task)
             now = row if self._clock() - since < _FRESH_SECONDS else await self._ledger.row(row.key)
             if now is not None and now.state == "pending" and not self._stopping:
-                await self._send(now)
+                alone = self._pieces.lock(row.lane) if slot_of(row) in (SPEECH, CALL) else nullcontext()
+                async with alone:
+                    await self._send(now)
 
     async def _channel(self, row: OutboxRow) -> str:
         """The channel that a row goes to; a card's is that of its session."""
@@ -412,7 +417,7 @@ class Outbound:
         self._troubles.pop(row.key, None)
         self._cards.discard(row.lane)
         result: dict[str, Json] = outcome.result
-        if row.kind != "agent" and not repeatable(row) and (result.get("ts") or result.get("fileTs")):
+        if slot_of(row) != SPEECH and not repeatable(row) and (result.get("ts") or result.get("fileTs")):
             self._pieces.below(row.lane, result.get("ts") or result["fileTs"])
         items = [*outcome.items, *await self._reach.regained(row, outcome)]
         state: Literal["sent", "failed"] = "sent" if isinstance(outcome, Sent) else "failed"

@@ -17,7 +17,9 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from bot.intents.session_rows import CARD, SHOW, question_key, sharing, status_row
+from bot.intents.session_rows import question_key, sharing, status_row
+from bot.intents.slots import CALL, CARD, QUESTION, SHOW, SPEECH
+from bot.outbound.agent_messages import Pieces
 from bot.outbound.calls import Hold, Posted
 from bot.outbound.posts import (
     DROPPED,
@@ -60,6 +62,7 @@ _DELETED = ("message_not_found", "cant_update_message")
 class Slots(Sender):
     """Brings slots up to date."""
 
+    turns: Pieces
     agent: bool = False
     """True if the app is a Slack agent, which shows the state of its sessions."""
     room: str | None = None
@@ -67,6 +70,12 @@ class Slots(Sender):
 
     def __post_init__(self) -> None:
         self._presses: set[str] = set()
+        self._slots: dict[str, Send] = {
+            CARD: self._card,
+            QUESTION: self._question,
+            SPEECH: self.turns.entry,
+            CALL: self.turns.result,
+        }
 
     def kinds(self) -> dict[str, Send]:
         """By kind of row."""
@@ -76,14 +85,13 @@ class Slots(Sender):
         """Bring a slot to how it is now: post its message once, then edit it where it looks different."""
         if posted_of(row) is not None and result_of(row).get("gone"):
             return Failed(result_of(row))
-        state = await self.state_at(data)
-        flow = await self.sessions.flow(state.session_id)
-        show = self._card if data["slot"] == CARD else self._question
-        return await show(row, data, state, flow)
+        return await self._slots[data["slot"]](row, data)
 
     # --- cards ---------------------------------------------------------------------------------------------
 
-    async def _card(self, row: OutboxRow, data: dict[str, Json], state: State, flow: Flow) -> Outcome:
+    async def _card(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
+        state = await self.state_at(data)
+        flow = await self.sessions.flow(state.session_id)
         prompt = await self._opening(row, state)
         message = await self._card_message(state, flow, prompt)
         if posted_of(row) is None and opens(row) is None and prompt is not None and message.plain:
@@ -152,8 +160,8 @@ class Slots(Sender):
 
     # --- questions -----------------------------------------------------------------------------------------
 
-    async def _question(self, row: OutboxRow, data: dict[str, Json], state: State, flow: Flow) -> Outcome:
-        prompt = state.prompts[data["promptId"]]
+    async def _question(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
+        state, flow, prompt = await self.about(data)
         if row.key != question_key(prompt):
             return Sent({**result_of(row), **DROPPED})  # its message was deleted: another slot shows it
         if posted_of(row) is None and prompt.shown is not None:
@@ -236,18 +244,21 @@ class Slots(Sender):
         before and is open."""
         writer = self.ledger.writer
         waiting = await writer.call(prompts.waiting, writer.store.prompts, thread_key=row.lane)
-        for other in reversed(waiting):
-            if other.prompt_id == prompt.prompt_id or not is_request(other):
+        others = [one for one in reversed(waiting) if one.prompt_id != prompt.prompt_id and is_request(one)]
+        rows = [(one, await self.ledger.row(prompt_key(one.prompt_id))) for one in others]
+        leads = [
+            (one, str(result_of(found).get("on") or found.key)) for one, found in rows if found is not None
+        ]
+        for other, key in leads:
+            lead = await self.ledger.row(key)
+            where = posted_of(lead)
+            if lead is None or where is None or other.message_ts not in (None, where.ts):
                 continue
-            found = await self.ledger.row(prompt_key(other.prompt_id))
-            if found is not None and result_of(found).get("on"):
-                found = await self.ledger.row(result_of(found)["on"])
-            where = posted_of(found)
-            if found is None or where is None or other.message_ts not in (None, where.ts):
-                continue
-            recent = timestamps.seconds_between(found.created_at, row.created_at) <= TOGETHER_SECONDS
-            if recent and len(result_of(found).get("together") or ()) < MOST_TOGETHER:
-                return found
+            recent = timestamps.seconds_between(lead.created_at, row.created_at) <= TOGETHER_SECONDS
+            # Some may have joined that it does not list yet.
+            joined = [prompt_key(one.prompt_id) for one, there in leads if there == key]
+            if recent and len({*(result_of(lead).get("together") or ()), *joined}) < MOST_TOGETHER:
+                return lead
         return None
 
     async def _together(self, there: OutboxRow) -> list[tuple[str, Asked]]:

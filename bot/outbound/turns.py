@@ -6,18 +6,18 @@ is sent, so of several changes of a message only the last one is shown.
 
 from __future__ import annotations
 
-from bot.intents.session_rows import CARD, QUESTION, SHOW
+from bot.intents.slots import CALL, CARD, QUESTION, SHOW, SPEECH
 from bot.outbound.calls import EDIT, POST, REACT, RESPOND, STATUS, SUGGEST, UNREACT, WHISPER
 from bot.outbound.posts import posted_of, result_of
 from bot.wire.budget import Urgency
 from engine.journal.records import OutboxRow
 from engine.language.codec import Json, decode
 
-_CHANGES = ("edit", "tally", "agent_tool")
+_CHANGES = ("edit", "tally")
 """Rows that only change what stands already."""
-_REPLACED = (SHOW, "alike", "agent")
+_REPLACED = (SHOW, "alike")
 """Rows that post a message once, and change it from then on."""
-_FIRST = (SHOW, "root", "ephemeral", "respond")
+_FIRST = ("root", "ephemeral", "respond")
 _BESIDE = {"reaction": REACT, "mark": REACT, "status": STATUS, "suggest": SUGGEST}
 """Rows that are no message, and that nobody waits for."""
 _METHODS = {**_BESIDE, "ephemeral": WHISPER, "respond": RESPOND}
@@ -31,7 +31,8 @@ def slot_of(row: OutboxRow) -> str | None:
 
 def is_edit(row: OutboxRow) -> bool:
     """True if a row changes an existing message; `message` nodes that change one do not count."""
-    return row.kind in _CHANGES or (row.kind in _REPLACED and posted_of(row) is not None)
+    posted = row.kind in _REPLACED and posted_of(row) is not None
+    return posted or row.kind in _CHANGES or slot_of(row) == CALL
 
 
 def repeatable(row: OutboxRow) -> bool:
@@ -47,14 +48,15 @@ def lane_of(row: OutboxRow) -> str:
 
 def urgency_of(row: OutboxRow) -> Urgency:
     """Return the urgency of a row."""
+    slot = slot_of(row)
     if not is_edit(row):
-        return Urgency.QUESTION if row.kind in _FIRST else _of_words(row)
+        return Urgency.QUESTION if row.kind in _FIRST or slot in (CARD, QUESTION) else _of_words(row)
     data: dict[str, Json] = decode(row.payload)
-    if slot_of(row) == QUESTION:
-        return Urgency.WAITED_FOR if data["live"] else Urgency.CLOSING
-    if slot_of(row) == CARD:
-        return Urgency.CLOSING if data.get("over") else Urgency.PROGRESS
-    return {"edit": Urgency.WAITED_FOR, "agent": Urgency.RESULT}.get(row.kind, Urgency.PROGRESS)
+    if row.kind == "edit" or (slot == QUESTION and data["live"]):
+        return Urgency.WAITED_FOR
+    if slot == QUESTION or (slot == CARD and data.get("over")):
+        return Urgency.CLOSING
+    return Urgency.RESULT if slot == SPEECH else Urgency.PROGRESS
 
 
 def _of_words(row: OutboxRow) -> Urgency:

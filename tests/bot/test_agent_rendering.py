@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from bot.intents.agent_rows import marks
 from bot.intents.session_rows import slack_intents
+from bot.intents.slots import SHOW
 from bot.rendering.agents import (
     MOST_PART,
     Entry,
@@ -171,11 +172,7 @@ def rows_of(before: State, after: State, events: list[Event]) -> list[PutOutbox]
     """The rows of agents that a step makes."""
     place = {"thread": THREAD}
     rows = slack_intents(replace(before, **place), replace(after, **place), events)
-    return [
-        row
-        for row in rows
-        if row.kind in ("agent", "agent_tool", "reaction") or row.key.startswith("prompt:")
-    ]
+    return [row for row in rows if row.kind in (SHOW, "reaction") and not row.key.startswith("card:")]
 
 
 class Told(Talk):

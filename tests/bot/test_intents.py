@@ -8,7 +8,8 @@ import pytest
 from immutables import Map
 from msgspec.structs import replace
 
-from bot.intents.session_rows import SHOW, ephemeral_row, note_row, respond_row, root_row, slack_intents
+from bot.intents.session_rows import ephemeral_row, note_row, respond_row, root_row, slack_intents
+from bot.intents.slots import SHOW
 from engine.journal import events as ev
 from engine.journal.records import PutOutbox
 from engine.language.codec import decode

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.intents.session_rows import SHOW, note_row, root_row
+from bot.intents.session_rows import note_row, root_row
+from bot.intents.slots import SHOW
 from bot.outbound.posts import is_uncertain
 from bot.rendering.notes import note
 from bot.wire.client import AuthLost

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from bot.intents.session_rows import SHOW, note_row
+from bot.intents.session_rows import note_row
+from bot.intents.slots import SHOW
 from bot.rendering.card import card_key
 from engine.flow.load import load_flow
 from engine.journal.records import PutOutbox
