@@ -4,9 +4,10 @@ May import: `rendering`.
 
 Theory
 ------
-A row describes what people should see, under a key made of the session, the thing and its version. The rows are
-committed with their events, so the display and the truth cannot diverge. Rows of a thread share a lane and are sent in
-order. A session's card is one row that is replaced: people see only its last state.
+A row describes what people should see, under a key made of the session and the thing. The rows are committed with their
+events, so the display and the truth cannot diverge. Rows of a thread share a lane and are sent in order. What only
+changes, as a session's card and its questions, is a *slot*: one row that is replaced, so people see only its last
+state.
 
 Invariants
 ----------

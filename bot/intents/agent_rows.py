@@ -99,17 +99,17 @@ def marks(before: State, after: State, events: Sequence[Event]) -> tuple[list[st
 
 def text_key(session_id: str, turn: str, part: int = 0) -> str:
     """The key of a part of a turn's text."""
-    return f"agent:{session_id}:{turn}:{part}"
+    return f"{SPEECH}:{session_id}:{turn}:{part}"
 
 
 def tools_key(session_id: str, turn: str) -> str:
     """The key of a turn's calls."""
-    return f"agent:{session_id}:{turn}:tools"
+    return f"{SPEECH}:{session_id}:{turn}:tools"
 
 
 def result_key(session_id: str, path: str) -> str:
     """The key of a call's result."""
-    return f"agentTool:{session_id}:{path}"
+    return f"{CALL}:{session_id}:{path}"
 
 
 def agent_of(turn: str) -> str:
@@ -125,7 +125,6 @@ def entry_row(
     thread, agent = state.thread or {}, agent_of(turn)
     beside = any(one.agent is not None and path != agent for path, one in state.containers.items())
     whole: dict[str, Json] = {
-        "slot": SPEECH,
         "sessionId": state.session_id,
         "turn": turn,
         "channel": thread["channel"],
@@ -241,7 +240,7 @@ def _plan_row(state: State, turn: str, steps: Steps, *, over: bool = False) -> P
     agent = _agent(state, turn)
     first = agent.plan["turn"] if agent is not None and agent.plan else turn
     payload: dict[str, Json] = {"plan": [list(step) for step in steps], "over": over}
-    return entry_row(state, f"agent:{state.session_id}:{first}:plan", turn, payload)
+    return entry_row(state, f"{SPEECH}:{state.session_id}:{first}:plan", turn, payload)
 
 
 def _stated(before: State, path: str, events: Sequence[Event]) -> Steps:
@@ -281,7 +280,6 @@ def result_row(
     what the model asked for."""
     thread, turn = state.thread or {}, path.rpartition("/")[0]
     payload: dict[str, Json] = {
-        "slot": CALL,
         "sessionId": state.session_id,
         "turn": turn,
         "path": path,
@@ -309,12 +307,12 @@ def compacted_row(state: State, turn: str, replaced: int) -> PutOutbox:
     """The beginning of a long conversation became a summary."""
     what = "1 earlier message is" if replaced == 1 else f"{replaced:,} earlier messages are"
     note = f"🗜️ _The conversation had become long: {what} now kept as a summary._"
-    key = f"agent:{state.session_id}:{turn}:compacted"
+    key = f"{SPEECH}:{state.session_id}:{turn}:compacted"
     return entry_row(state, key, turn, {"note": note})
 
 
 def dropped_row(state: State, turn: str) -> PutOutbox:
     """Thinking of a conversation was left out of what was sent; the API says so with every answer, and people read it once."""
     note = "💭 _Claude's earlier thinking in this conversation was dropped. All messages are still there._"
-    key = f"agent:{state.session_id}:{agent_of(turn)}:dropped"
+    key = f"{SPEECH}:{state.session_id}:{agent_of(turn)}:dropped"
     return entry_row(state, key, turn, {"note": note}, replace=False)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from bot.intents.agent_rows import ABOUT_AGENTS, agent_rows, marks, over_rows
 from bot.intents.request_grants import given_with
-from bot.intents.slots import CARD, QUESTION, SHOW
+from bot.intents.slots import SHOW
 from bot.rendering.approvals import edited_text
 from bot.rendering.calls import beside
 from bot.rendering.card import card_key
@@ -115,7 +115,7 @@ def card_row(session_id: str, seq: int, *, over: bool = False) -> PutOutbox:
     """Draw a session's card as it is after this event, or later; `over` for the last time."""
     key = card_key(session_id)
     last: dict[str, Json] = {"over": True} if over else {}
-    return _row(SHOW, key, key, session_id, replace=True, slot=CARD, sessionId=session_id, seq=seq, **last)
+    return _row(SHOW, key, key, session_id, replace=True, sessionId=session_id, seq=seq, **last)
 
 
 def sharing(state: State, prompt: Asked) -> list[Asked]:
@@ -142,7 +142,7 @@ def question_row(state: State, prompt_id: str, *events: PromptEvent) -> PutOutbo
         elif (key := str(getattr(event, "key", None))).startswith("click:"):
             about["press"] = key
     lane, session_id = _lane(state), state.session_id
-    return _row(SHOW, question_key(prompt), lane, session_id, replace=True, slot=QUESTION, **about)
+    return _row(SHOW, question_key(prompt), lane, session_id, replace=True, **about)
 
 
 def _touched(state: State, events: Sequence[Event]) -> dict[str, list[PromptEvent]]:

@@ -1,7 +1,7 @@
 """Everything the bot says in Slack goes through here: the only caller of the methods that show something.
 
-`outbox_worker` is the loop, `senders` says what each kind of row sends, `posts` posts it once, `calls` calls Slack, and
-`sender` holds what they share.
+`outbox_worker` is the loop, `slots` brings to date what only changes, `senders` sends what stands for itself, `posts` posts
+once, `calls` calls Slack, and `sender` holds what they share.
 
 A row of the outbox is an intent; it was committed with the events that it follows from. Sending has three steps:
 the attempt is made durable, the request is made, and what became of it is made durable together with what follows
@@ -13,8 +13,8 @@ the attempt is made durable, the request is made, and what became of it is made 
 - after the result: nothing.
 
 What is posted in a lane (a thread) is sent one after the other, oldest first; lanes go side by side. A row waits for
-its turn to call Slack (`bot.wire.budget`) before it is rendered. An edit is in no lane: of several changes of
-a message the last one is shown, and no post waits for it. Edits and reactions can be repeated without harm, so they
+its turn to call Slack (`bot.wire.budget`) before it is rendered. Edits are in the lane of their message: of several
+changes the last one is shown, and no post waits for it. Edits and reactions can be repeated without harm, so they
 are not looked up. Messages that one person sees are sent at most
 once. What Slack refuses for good fails its row and is never tried again.
 """

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 
 from bot.intents.agent_rows import agent_of, result_key, text_key, tools_key
-from bot.intents.slots import SHOW
+from bot.intents.slots import SHOW, SPEECH
 from bot.outbound.calls import EDIT, Calls, Hold, Place, Posted
 from bot.outbound.destinations import Speakers
 from bot.outbound.posts import (
@@ -275,7 +275,7 @@ class Pieces:
     async def _at(self, where: Posted, data: Mapping[str, Json]) -> tuple[str, ...]:
         """The entries of an agent's message. An entry that came later knows of those before it."""
         session_id, agent = data["sessionId"], agent_of(data["turn"])
-        rows = await self.ledger.of(session_id, f"agent:{session_id}:{agent}")
+        rows = await self.ledger.of(session_id, f"{SPEECH}:{session_id}:{agent}")
         return max((_piece(row) for row in rows if posted_of(row) == where), key=len, default=())
 
     async def draw(self, where: Posted, piece: tuple[str, ...], *, again: bool = False) -> str | None:

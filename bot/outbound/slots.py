@@ -34,6 +34,7 @@ from bot.outbound.posts import (
 )
 from bot.outbound.progress import behind
 from bot.outbound.sender import STALE_SECONDS, Send, Sender, root_of, thread_of
+from bot.outbound.turns import slot_of
 from bot.rendering.approvals import is_request
 from bot.rendering.blocks import Rendered
 from bot.rendering.calls import MOST_TOGETHER, calls_message
@@ -45,6 +46,7 @@ from engine.journal.records import OutboxRow
 from engine.journal.state import Asked, State
 from engine.language import timestamps
 from engine.language.codec import Json, decode, encode
+from engine.language.errors import SchemaTooNew
 from engine.run import remote_commands
 from prompt_state import question_row as prompts
 
@@ -85,7 +87,10 @@ class Slots(Sender):
         """Bring a slot to how it is now: post its message once, then edit it where it looks different."""
         if posted_of(row) is not None and result_of(row).get("gone"):
             return Failed(result_of(row))
-        return await self._slots[data["slot"]](row, data)
+        send = self._slots.get(slot_of(row) or "")
+        if send is None:
+            raise SchemaTooNew(f"This release has no slot of {row.key!r}.")
+        return await send(row, data)
 
     # --- cards ---------------------------------------------------------------------------------------------
 

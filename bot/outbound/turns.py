@@ -26,7 +26,7 @@ _ELSEWHERE = ("tell", "direct", "file")
 
 def slot_of(row: OutboxRow) -> str | None:
     """The slot of a row; None for a row that is none."""
-    return str(decode(row.payload)["slot"]) if row.kind == SHOW else None
+    return row.key.partition(":")[0] if row.kind == SHOW else None
 
 
 def is_edit(row: OutboxRow) -> bool:

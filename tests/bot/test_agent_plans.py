@@ -45,7 +45,7 @@ def planned(more: str = "") -> Told:
 
 def plans(talk: Told) -> list[tuple[str, dict[str, Any]]]:
     """The rows of plans: key and payload."""
-    found = [(row.key, shown(row)) for row in talk.rows if shown(row).get("slot") == SPEECH]
+    found = [(row.key, shown(row)) for row in talk.rows if row.key.startswith(SPEECH + ":")]
     return [(key, payload) for key, payload in found if "plan" in payload]
 
 
@@ -66,7 +66,7 @@ def test_a_plan_is_one_entry_that_each_call_replaces() -> None:
     assert before["plan"][0] == [LOOK, "in_progress"]
     assert after["plan"][:2] == [[LOOK, "complete"], [FIX, "in_progress"]]
     assert not any("tools" in shown(row) for row in talk.rows)
-    assert not any(shown(row).get("slot") == CALL for row in talk.rows)
+    assert not any(row.key.startswith(CALL) for row in talk.rows)
 
 
 def asked_next(talk: Told) -> Told:
@@ -137,7 +137,7 @@ def test_a_plan_that_is_none_is_refused_to_the_model(wrong: dict[str, Json]) -> 
     talk.model("", ("plan", wrong))
     assert "does not fit the tool's schema" in talk.said()
     assert plans(talk) == []
-    assert [shown(row)["isError"] for row in talk.rows if shown(row).get("slot") == CALL] == [True]
+    assert [shown(row)["isError"] for row in talk.rows if row.key.startswith(CALL)] == [True]
 
 
 def test_a_plan_is_a_native_block_and_lines_in_the_text() -> None:

@@ -35,7 +35,7 @@ def test_a_prompt_is_shown_in_its_thread_after_the_card() -> None:
     """The card heads the thread; the prompt goes into the thread's lane with ids and nothing else."""
     rows = slack_intents(session(), session(prompt()), [ASKED])
     assert kinds(rows) == [CARD, QUESTION]
-    about = {"slot": "question", "sessionId": "session-1", "promptId": "prompt-1", "seq": 5, "live": True}
+    about = {"sessionId": "session-1", "promptId": "prompt-1", "seq": 5, "live": True}
     assert decode(rows[1].payload) == about
     assert all(row.replace for row in rows)
 
@@ -95,7 +95,7 @@ def test_a_step_that_changes_nothing_on_the_card_does_not_touch_it() -> None:
 def test_the_card_names_the_state_that_it_needs() -> None:
     """The card's row carries the seq from which on the state has what changed."""
     (row,) = slack_intents(session(), session(nodes=Map(), seq=9), [at(9, ev.FlowPaused, reason="waiting")])
-    assert decode(row.payload) == {"slot": "card", "sessionId": "session-1", "seq": 9}
+    assert decode(row.payload) == {"sessionId": "session-1", "seq": 9}
 
 
 def test_a_failure_and_an_abort_are_told_and_a_good_end_is_not() -> None:

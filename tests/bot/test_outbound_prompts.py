@@ -13,9 +13,10 @@ from bot.intents.session_rows import note_row
 from bot.intents.slots import SHOW
 from bot.rendering.card import card_key
 from engine.flow.load import load_flow
-from engine.journal.records import PutOutbox
+from engine.journal.records import OutboxRow, PutOutbox
 from engine.journal.state import State
 from engine.language.actors import Actor
+from engine.language.codec import decode, encode
 from tests.bot.outbound_kit import APPROVAL, ASK, TELL, Rig, buttons, key_of, running_rig
 from tests.bot.rendering_cases import HOSTILE, texts
 
@@ -264,6 +265,96 @@ async def test_hostile_answers_and_inputs_are_inert_wherever_they_appear(rig: Ri
     for call in rig.workspace.calls_to("chat.postMessage"):
         assert (call.args["unfurl_links"], call.args["unfurl_media"]) == (False, False)
         assert (call.args["parse"], call.args["link_names"]) == ("none", False)
+
+
+# --- slots -------------------------------------------------------------------------------------------------
+
+TWO = ASK + '  - id: then\n    type: ask\n    with: {message: "And then?"}\n'
+
+
+def touched(row: OutboxRow) -> PutOutbox:
+    """A slot that a step touches again."""
+    return PutOutbox(row.key, row.lane, SHOW, row.payload, row.session_id, replace=True)
+
+
+async def asked_twice(rig: Rig) -> list[str]:
+    """A run whose first question stands on its card and whose second has a message of its own: the keys of its slots."""
+    rig.send()
+    session_id = await rig.start(TWO)
+    await rig.shown(session_id)
+    await rig.answer(session_id, "ana", text="fine")
+
+    async def both() -> list[str]:
+        prompts = (await rig.engine.state(session_id)).prompts
+        keys = [card_key(session_id), *(f"prompt:{each}" for each in prompts)]
+        rows = [await rig.row(key) for key in keys]
+        seen = len(prompts) == 2 and all(prompt.shown for prompt in prompts.values())
+        return keys if seen and all(row.state == "sent" for row in rows) else []
+
+    keys: list[str] = await rig.until(both)
+    return keys
+
+
+async def test_what_looks_as_it_should_is_not_edited_after_a_restart(rig: Rig) -> None:
+    """How a message looks is recorded with its place, for whoever sends next."""
+    keys = await asked_twice(rig)
+    await rig.crash()
+    edits = rig.calls("chat.update")
+    await rig.put(*[touched(await rig.row(key)) for key in keys])
+    rig.send()
+    for key in keys:
+        assert (await rig.settled(key))["state"] == "sent"
+    assert rig.calls("chat.update") == edits
+
+
+async def test_what_looks_different_is_edited_after_a_restart(rig: Rig) -> None:
+    """The same, where what is recorded is not what the message should show."""
+    *_, key = await asked_twice(rig)
+    await rig.crash()
+    edits, row = rig.calls("chat.update"), await rig.row(key)
+    result = encode({**decode(row.result or b"{}"), "look": "otherwise"})
+    await rig.writer.peek(
+        rig.store.outbox.finish, row.id, row.rev, now=rig.now(), state="sent", result=result
+    )
+    await rig.put(touched(row))
+    rig.send()
+    await rig.settled(key)
+    assert rig.calls("chat.update") == edits + 1
+
+
+async def test_a_question_whose_record_is_lost_is_edited_where_the_journal_says_that_it_stands(
+    rig: Rig,
+) -> None:
+    """Its row is gone: it is not posted a second time."""
+    *_, key = await asked_twice(rig)
+    await rig.crash()
+    row, posts = await rig.row(key), rig.calls("chat.postMessage")
+    await rig.writer.peek(rig.store.outbox.finish, row.id, row.rev, now=rig.now(), state="sent", result=b"{}")
+    assert row.session_id is not None
+    await rig.engine.abort(row.session_id, actor=rig.actor("ana"))
+    rig.send()
+    await rig.settled(key)
+    (message,) = rig.posts("And then?")
+    assert "*Withdrawn:*" in message["text"]
+    assert rig.calls("chat.postMessage") == posts + 1, "the note of the end"
+
+
+async def test_a_change_that_has_become_urgent_takes_the_turn_of_an_urgent_one(rig: Rig) -> None:
+    """A card waits for a turn that progress gets late; when its run is over it does not wait for that any longer."""
+    rig.send(card_seconds=3600.0)
+    session_id = await rig.start(ASK)
+    await rig.shown(session_id)
+    row = await rig.row(card_key(session_id))
+    await rig.put(touched(row))
+    await rig.until(lambda: _waits(rig, row.key))
+    await rig.answer(session_id, "ana", text="fine")
+    await ended(rig, session_id)
+    assert "*Completed*" in (await rig.thread(session_id))[0]["text"]
+
+
+async def _waits(rig: Rig, lane: str) -> bool:
+    assert rig.outbound is not None
+    return lane in rig.outbound._lanes
 
 
 # --- cards -------------------------------------------------------------------------------------------------
