@@ -54,7 +54,7 @@ def fill(store: SqliteStore, sessions: int) -> None:
             name = f"session-{number:06}"
             rows = (
                 PromptRow(f"prompt-{number}", name, None, "answered", None, b"{}"),
-                PutOutbox(key=f"card:{number}", lane=name, kind="card", payload=b"{}", session_id=name),
+                PutOutbox(key=f"card:{number}", lane=name, kind="show", payload=b"{}", session_id=name),
             )
             new = NewSession("old", digest, _FLOW)
             commits.append(

@@ -1,5 +1,4 @@
-"""Slots: what a session shows that only changes, each one row of kind `show` that is replaced. The key of a row begins with its
-slot."""
+"""Slots: what only changes of what the bot shows, each one row of kind `show` that is replaced. Its key begins with the slot."""
 
 from __future__ import annotations
 
@@ -12,3 +11,5 @@ SPEECH = "agent"
 """A part of what an agent says in a turn, or its tool calls, plan or note."""
 CALL = "agentTool"
 """The result of a tool call, which stands with the calls of its turn."""
+ALIKE = "alike"
+"""How many messages came like the one that began a thread."""

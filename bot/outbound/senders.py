@@ -23,7 +23,6 @@ from bot.rendering.blocks import Rendered
 from bot.rendering.calls import REQUESTS, tally
 from bot.rendering.card import holder_thread
 from bot.rendering.notes import end_note, note
-from bot.rendering.phrases import alike_text
 from bot.rendering.text import addresses, mentioning
 from bot.wire.client import Permanent
 from engine.journal.phases import ENDED
@@ -47,7 +46,6 @@ class Rows(Sender):
     def __post_init__(self) -> None:
         self._kinds: dict[str, Send] = {
             "note": self._note,
-            "alike": self._alike,
             "edit": self._edit,
             "root": self._root,
             "tally": self._tally,
@@ -95,16 +93,6 @@ class Rows(Sender):
     async def _edit(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         where = Posted(data["channel"], data["ts"])
         await self.calls.edit(where, note(data["text"]))
-        return Sent(position(where))
-
-    async def _alike(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
-        """Show the number of similar messages after the one that began this thread: each of them replaced the row."""
-        message = note(alike_text(row.rev, data["latest"]), row.key)
-        where = posted_of(row)
-        if where is None:
-            where = await self.poster.once(row, Place(data["channel"], data["threadTs"]), message)
-        else:
-            await self.calls.edit(where, message)
         return Sent(position(where))
 
     async def _root(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from bot.intents.session_rows import question_key, sharing, status_row
-from bot.intents.slots import CALL, CARD, QUESTION, SHOW, SPEECH
+from bot.intents.slots import ALIKE, CALL, CARD, QUESTION, SHOW, SPEECH
 from bot.outbound.agent_messages import Pieces
-from bot.outbound.calls import Hold, Posted
+from bot.outbound.calls import Hold, Place, Posted
 from bot.outbound.posts import (
     DROPPED,
     Failed,
@@ -39,6 +39,8 @@ from bot.rendering.approvals import is_request
 from bot.rendering.blocks import Rendered
 from bot.rendering.calls import MOST_TOGETHER, calls_message
 from bot.rendering.card import Behind, card, card_key, look_of, with_question
+from bot.rendering.notes import note
+from bot.rendering.phrases import alike_text
 from bot.rendering.prompts import closed_prompt, prompt_key, prompt_message
 from bot.wire.client import NotSent, Permanent, RateLimited, Unknown
 from engine.flow import Flow
@@ -77,6 +79,7 @@ class Slots(Sender):
             QUESTION: self._question,
             SPEECH: self.turns.entry,
             CALL: self.turns.result,
+            ALIKE: self._alike,
         }
 
     def kinds(self) -> dict[str, Send]:
@@ -102,7 +105,7 @@ class Slots(Sender):
         if posted_of(row) is None and opens(row) is None and prompt is not None and message.plain:
             # It has the question on it. Recorded before it is seen, or that would be posted once more after a crash.
             row = await self.ledger.keep(row, {**result_of(row), "opens": prompt.prompt_id})
-        result = await self._bring(row, row, state, message, data)
+        result = await self._bring(row, row, thread_of(state), message, data)
         if self.agent and result.get("status") != (status := _session_status(state)):
             # Slack shows how sessions stand: it is told what changed, in a row of its own.
             person, place = str(state.actor.get("id") or ""), thread_of(state)
@@ -182,7 +185,7 @@ class Slots(Sender):
             message = await self._question_message(state, flow, [one for _, one in asked], data.get("reason"))
         waiting = [(session_id, one) for session_id, one in asked if one.open]
         try:
-            result = await self._bring(row, there, state, message, data, wanted=bool(waiting))
+            result = await self._bring(row, there, thread_of(state), message, data, wanted=bool(waiting))
         except Permanent as fault:
             where = posted_of(there)
             if where is None or fault.reason not in _DELETED or not waiting:
@@ -287,13 +290,23 @@ class Slots(Sender):
             return prompt_message(state, asked[0], flow, names=names, now=now)
         return closed_prompt(state, asked[0], flow, names=names, reason=reason)
 
+    # --- others --------------------------------------------------------------------------------------------
+
+    async def _alike(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
+        """Show the number of similar messages after the one that began this thread: each of them replaced the row."""
+        place, message = (
+            Place(data["channel"], data["threadTs"]),
+            note(alike_text(row.rev, data["latest"]), row.key),
+        )
+        return Sent(await self._bring(row, row, place, message, data))
+
     # --- reconciling ---------------------------------------------------------------------------------------
 
     async def _bring(
         self,
         row: OutboxRow,
         there: OutboxRow,
-        state: State,
+        place: Place,
         message: Rendered,
         data: dict[str, Json],
         *,
@@ -317,9 +330,9 @@ class Slots(Sender):
                 await self._replace(where, message, data.get("press"))
             return {**known, "look": look}
         if wanted:
-            where = await self.poster.once(row, thread_of(state), message)
+            where = await self.poster.once(row, place, message)
         elif is_uncertain(row):
-            where = await self.poster.adopt(row, thread_of(state))
+            where = await self.poster.adopt(row, place)
         if where is None:
             return {**known, **DROPPED}
         if is_uncertain(row):

@@ -13,10 +13,6 @@ from bot.wire.budget import Urgency
 from engine.journal.records import OutboxRow
 from engine.language.codec import Json, decode
 
-_CHANGES = ("edit", "tally")
-"""Rows that only change what stands already."""
-_REPLACED = (SHOW, "alike")
-"""Rows that post a message once, and change it from then on."""
 _FIRST = ("root", "ephemeral", "respond")
 _BESIDE = {"reaction": REACT, "mark": REACT, "status": STATUS, "suggest": SUGGEST}
 """Rows that are no message, and that nobody waits for."""
@@ -30,9 +26,11 @@ def slot_of(row: OutboxRow) -> str | None:
 
 
 def is_edit(row: OutboxRow) -> bool:
-    """True if a row changes an existing message; `message` nodes that change one do not count."""
-    posted = row.kind in _REPLACED and posted_of(row) is not None
-    return posted or row.kind in _CHANGES or slot_of(row) == CALL
+    """True if a row changes an existing message, as a slot does from its second time on; `message` nodes that change one do not
+    count."""
+    if row.kind == SHOW:
+        return posted_of(row) is not None or slot_of(row) == CALL
+    return row.kind in ("edit", "tally")
 
 
 def repeatable(row: OutboxRow) -> bool:

@@ -18,6 +18,7 @@ from bot.inbound import decisions
 from bot.inbound.lines import BadLine, StartLine, parse
 from bot.inbound.meaning import Inform, Memory, OwnWish, RevokeGrant
 from bot.inbound.triggers import Listening, Overheard, said_in, shown
+from bot.intents.slots import ALIKE, SHOW
 from bot.outbound.notices import Notices
 from bot.outbound.progress import behind
 from bot.rendering import phrases
@@ -305,11 +306,11 @@ class TriggerStarts:
     async def _count_one_more(self, row: InboxRow, data: dict[str, Json], before: str) -> bool:
         """One more like that which runs already: its thread says how many there were."""
         thread = thread_key(data["team"], data["channel"], before)
-        key = f"alike:{thread}" + (f":{data['flow']}" if "flow" in data else "")
+        key = f"{ALIKE}:{thread}" + (f":{data['flow']}" if "flow" in data else "")
         said = PutOutbox(
             key=key,
             lane=key,
-            kind="alike",
+            kind=SHOW,
             payload=encode({"channel": data["channel"], "threadTs": before, "latest": data["ts"]}),
             replace=True,
         )

@@ -253,7 +253,7 @@ def gated(url: str, where: str) -> None:
         )
         raw.execute(
             f"{HELD[where]} ON outbox {late} FOR EACH ROW"
-            " WHEN (OLD.attempts = 0 AND NEW.attempts = 1 AND NEW.kind IN ('card', 'prompt')) EXECUTE FUNCTION gate()"
+            " WHEN (OLD.attempts = 0 AND NEW.attempts = 1 AND NEW.kind = 'show') EXECUTE FUNCTION gate()"
         )
 
 
