@@ -1,8 +1,8 @@
 """The outbox rows of agents: what stays in the thread of what they say and do. Pure.
 
-An agent's turn has up to three kinds of entries, each a row with a key of its own: parts of its text, its tool calls,
-and notes. A row is put when a text begins to stream, replaced when the text is whole, and so posted once whatever is
-killed. Which entries stand in one message is decided when they are sent.
+An agent's turn has up to three kinds of entries, each a slot: parts of its text, its tool calls, and notes. A row is put
+when a text begins to stream, replaced when the text is whole, and so posted once whatever is killed; that of the calls is
+replaced with each result. Which entries stand in one message is decided when they are sent.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, convert, to_builtins
 
-from bot.intents.slots import CALL, SHOW, SPEECH
+from bot.intents.slots import SHOW, SPEECH
 from bot.rendering.agents import brief_input, has_line, noted_text, split_text, text_of
 from bot.rendering.flow import items_around
 from bot.rendering.plan import Steps, plan_steps
@@ -55,10 +55,8 @@ def agent_rows(before: State, after: State, event: Event, events: Sequence[Event
             rows = said_rows(before, turn, event.content, interrupted=cut, structured=data, final=final)
             rows += [dropped_row(before, turn)] if event.dropped else []
             return rows
-        case AgentToolResult(path=str(path)) if steps := _stated(before, path, events):
-            return [] if event.is_error else [_plan_row(before, scope_of(path), steps)]
-        case AgentToolResult(path=str(path)):
-            return [result_row(after, path, is_error=bool(event.is_error), ran=_as_edited(after, path))]
+        case AgentToolResult(path=str(path), is_error=None | False) if steps := _stated(before, path, events):
+            return [_plan_row(before, scope_of(path), steps)]
         case AgentCompacted():
             return [compacted_row(before, event.turn, event.replaced)]
         case Setback(path=str(path), result="failed") if _is_turn(before, path):
@@ -105,11 +103,6 @@ def text_key(session_id: str, turn: str, part: int = 0) -> str:
 def tools_key(session_id: str, turn: str) -> str:
     """The key of a turn's calls."""
     return f"{SPEECH}:{session_id}:{turn}:tools"
-
-
-def result_key(session_id: str, path: str) -> str:
-    """The key of a call's result."""
-    return f"{CALL}:{session_id}:{path}"
 
 
 def agent_of(turn: str) -> str:
@@ -162,10 +155,7 @@ def said_rows(
         if final and last:
             payload["final"] = True
         rows.append(entry_row(state, text_key(state.session_id, turn, number), turn, payload))
-    calls = [block for block in content if block.get("type") == "tool_use"]
-    if any(has_line(str(block.get("name")), block.get("input")) for block in calls) and not interrupted:
-        rows.append(_tools_row(state, turn, calls))
-    return rows
+    return rows if interrupted else rows + tools_rows(state, turn, content, {})
 
 
 FEEDBACK = "feedback:"
@@ -195,13 +185,66 @@ def feedback_in(rows: Sequence[OutboxRow]) -> list[Feedback]:
     return [convert(decode(row.payload)["feedback"], Feedback) for row in rows]
 
 
-def _tools_row(state: State, turn: str, calls: Sequence[Mapping[str, Json]]) -> PutOutbox:
+def tools_rows(
+    state: State, turn: str, content: Sequence[Mapping[str, Json]], results: Mapping[str, Json]
+) -> list[PutOutbox]:
+    """Return the tool calls of a turn, as one entry, with what is known of the results of these paths; none for a turn without
+    calls that have a line."""
+    calls = [block for block in content if block.get("type") == "tool_use"]
     tools: list[Json] = [
-        {"path": f"{turn}/tool[{number}]", "name": name, "brief": brief_input(name, call.get("input"))}
+        {
+            "name": name,
+            "brief": brief_input(name, call.get("input")),
+            **results.get(f"{turn}/tool[{number}]", {}),
+        }
         for number, call in enumerate(calls)
         if has_line(name := str(call.get("name")), call.get("input"))
     ]
-    return entry_row(state, tools_key(state.session_id, turn), turn, {"tools": tools})
+    return [entry_row(state, tools_key(state.session_id, turn), turn, {"tools": tools})] if tools else []
+
+
+def _calls_changed(before: State, after: State, events: Sequence[Event]) -> list[PutOutbox]:
+    """Return the calls of each turn of which some have their result now, or will have none any more: their agent, or the session, is
+    over."""
+    failed = {event.path: bool(event.is_error) for event in events if isinstance(event, AgentToolResult)}
+    over = {
+        path
+        for at, container in before.containers.items()
+        if container.agent is not None and (at not in after.containers or after.phase == "ended")
+        for path in container.agent.calls
+    }
+    said = {event.turn: event.content for event in events if isinstance(event, AgentMessage) and event.turn}
+    rows = []
+    for turn in dict.fromkeys(scope_of(path) for path in (*failed, *sorted(over)) if path):
+        agent = _agent(before, turn)
+        if agent is None:
+            continue
+        content = said.get(turn) or agent.messages[len(agent.messages) - 1]["content"]
+        ids = [block["id"] for block in content if block.get("type") == "tool_use"]
+        results = {}
+        for path, tool_id in ((f"{turn}/tool[{number}]", tool_id) for number, tool_id in enumerate(ids)):
+            known = agent.results.get(tool_id)
+            if path in failed or known is not None:
+                is_error = failed[path] if known is None else bool(known.get("is_error"))
+                results[path] = _result(after, path, is_error)
+            elif path in over:
+                results[path] = {"over": True}
+        rows += tools_rows(before, turn, content, results)
+    return rows
+
+
+def _result(state: State, path: str, is_error: bool) -> dict[str, Json]:
+    """Return what stands at a call that has its result. `ran` is what it was made with, where that is not what the model asked
+    for."""
+    result: dict[str, Json] = {"isError": is_error}
+    if ran := _as_edited(state, path):
+        result["ran"] = ran
+    if in_place(state, path):
+        result["inPlace"] = True
+    if (grant := used_by(state, path)) is not None:
+        names = (str(person.get("name") or person.get("id")) for person in grant.by)
+        result["allowedBy"] = " and ".join(names)
+    return result
 
 
 def _as_edited(state: State, path: str) -> str | None:
@@ -215,21 +258,10 @@ def _as_edited(state: State, path: str) -> str | None:
     return None
 
 
-def over_rows(before: State, after: State, events: Sequence[Event]) -> list[PutOutbox]:
-    """Return rows for calls that will never have a result, because their agent or the session is over."""
-    have = {event.path for event in events if isinstance(event, AgentToolResult)}
-    over = [
-        (path, container.agent)
-        for path, container in sorted(before.containers.items())
-        if container.agent is not None and (path not in after.containers or after.phase == "ended")
-    ]
+def changed_rows(before: State, after: State, events: Sequence[Event]) -> list[PutOutbox]:
+    """Return the plans and the calls that a step has changed, or ended with their agent or session."""
     plans = _plans_over(before, after) if after.phase != "ended" else []
-    return plans + [
-        result_row(after, call, is_error=True, over=True)
-        for _, agent in over
-        for call, asked in sorted(agent.calls.items())
-        if has_line(asked.name, asked.input) and call not in have
-    ]
+    return plans + _calls_changed(before, after, events)
 
 
 # --- plans -------------------------------------------------------------------------------------------------
@@ -271,30 +303,6 @@ def _plans_over(before: State, after: State | None) -> list[PutOutbox]:
         if any(status == "in_progress" for _, status in steps):
             rows.append(_plan_row(before, plan["turn"], steps, over=True))
     return rows
-
-
-def result_row(
-    state: State, path: str, *, is_error: bool, ran: str | None = None, over: bool = False
-) -> PutOutbox:
-    """A call has its result, or with `over` will have none any more. `ran` is what it was made with, where that is not
-    what the model asked for."""
-    thread, turn = state.thread or {}, path.rpartition("/")[0]
-    payload: dict[str, Json] = {
-        "sessionId": state.session_id,
-        "turn": turn,
-        "path": path,
-        "isError": is_error,
-    }
-    if in_place(state, path):
-        payload["inPlace"] = True
-    grant = used_by(state, path)
-    if grant is not None:
-        payload["allowedBy"] = " and ".join(
-            str(person.get("name") or person.get("id")) for person in grant.by
-        )
-    payload |= {"ran": ran, "over": over, "channel": thread["channel"], "threadTs": thread["threadTs"]}
-    key = result_key(state.session_id, path)
-    return PutOutbox(key, str(thread["key"]), SHOW, encode(payload), state.session_id)
 
 
 def cut_row(state: State, turn: str) -> PutOutbox:

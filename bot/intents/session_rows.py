@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bot.intents.agent_rows import ABOUT_AGENTS, agent_rows, marks, over_rows
+from bot.intents.agent_rows import ABOUT_AGENTS, agent_rows, changed_rows, marks
 from bot.intents.request_grants import given_with
 from bot.intents.slots import SHOW
 from bot.rendering.approvals import edited_text
@@ -66,7 +66,7 @@ def slack_intents(before: State, after: State, events: Sequence[Event]) -> list[
     rows += [question_row(after, prompt_id, *found) for prompt_id, found in _touched(after, events).items()]
     rows += [row for event in events for row in _of_event(before, after, event)]
     if before.containers is not after.containers or after.phase == "ended":
-        rows += over_rows(before, after, events)
+        rows += changed_rows(before, after, events)
     kept, read = marks(before, after, events) if about_agents else ((), ())
     rows += [row for key in kept for row in _mark(key, f"kept:{_of(key)}", KEPT)]
     rows += [row for key in read for row in _mark(key, f"taken:{_of(key)}", TAKEN)]

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 
-from bot.intents.agent_rows import agent_of, result_key, text_key, tools_key
+from bot.intents.agent_rows import agent_of, text_key
 from bot.intents.slots import SHOW, SPEECH
 from bot.outbound.calls import EDIT, Calls, Hold, Place, Posted
 from bot.outbound.destinations import Speakers
@@ -137,19 +137,6 @@ class Pieces:
                 live.closed = True
                 live.changed.set()
         return Sent(result)
-
-    async def result(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
-        """A call has its result: the message with its line is drawn again."""
-        shown = await self.ledger.row(tools_key(data["sessionId"], data["turn"]))
-        where = posted_of(shown)
-        if shown is None or where is None:
-            return Sent(DROPPED)
-        try:
-            await self.draw(where, await self.standing(shown))
-        except Permanent as fault:
-            if fault.reason not in _GONE:
-                raise
-        return Sent({"done": True})
 
     def _says(self, data: Mapping[str, Json], live: LiveText | None) -> bool:
         """True if there is anything to show: a mark alone needs a text that it marks."""
@@ -313,8 +300,7 @@ class Pieces:
             if row is not None:
                 data: dict[str, Json] = decode(row.payload)
                 live = self.lives.get((data["sessionId"], data["turn"]))
-                results = await self._results(data)
-                tools = tuple(_tool(tool, results.get(tool["path"])) for tool in data.get("tools") or ())
+                tools = tuple(map(_tool, data.get("tools") or ()))
                 text, ending = str(data.get("text") or ""), str(data.get("ending") or "")
                 if ending in ("writing", "cut") and live is not None:
                     parts, part = live.parts, int(data.get("part") or 0)
@@ -332,15 +318,6 @@ class Pieces:
                 found.append(entry)
         return found
 
-    async def _results(self, data: Mapping[str, Json]) -> dict[str, dict[str, Json]]:
-        """Return the known results of a turn's calls."""
-        results: dict[str, dict[str, Json]] = {}
-        for tool in data.get("tools") or ():
-            row = await self.ledger.row(result_key(data["sessionId"], tool["path"]))
-            if row is not None:
-                results[tool["path"]] = decode(row.payload)
-        return results
-
 
 def _record(row: OutboxRow, where: Posted, piece: tuple[str, ...], look: str | None) -> dict[str, Json]:
     """The record of an entry; that of the first one of a message says how it looks."""
@@ -353,16 +330,14 @@ def _piece(row: OutboxRow) -> tuple[str, ...]:
     return tuple(result_of(row).get("piece") or (row.key,))
 
 
-def _tool(tool: Mapping[str, Json], result: Mapping[str, Json] | None) -> ToolLine:
-    if result is None:
-        return ToolLine(tool["name"], tool["brief"])
-    ran = result.get("ran")
+def _tool(tool: Mapping[str, Json]) -> ToolLine:
+    """Return the line of a call: with its result, `over` if it will have none, or under way."""
     return ToolLine(
         tool["name"],
-        ran or tool["brief"],
-        None if result.get("over") else not result["isError"],
-        over=bool(result.get("over")),
-        edited=bool(ran),
-        in_place=bool(result.get("inPlace")),
-        allowed_by=str(result.get("allowedBy") or ""),
+        tool.get("ran") or tool["brief"],
+        None if "isError" not in tool else not tool["isError"],
+        over=bool(tool.get("over")),
+        edited=bool(tool.get("ran")),
+        in_place=bool(tool.get("inPlace")),
+        allowed_by=str(tool.get("allowedBy") or ""),
     )

@@ -17,7 +17,7 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.intents.agent_rows import agent_of
-from bot.intents.slots import CALL, CARD, QUESTION, SHOW
+from bot.intents.slots import CARD, QUESTION, SHOW
 from bot.outbound.posts import Ledger, Outcome, Sent, Sessions, later, posted_of
 from bot.outbound.turns import slot_of
 from bot.rendering.flow import around, label_of
@@ -253,6 +253,6 @@ class Reachability:
 def in_thread(row: OutboxRow) -> bool:
     """True if a row goes into its session's thread."""
     if row.kind != "message":
-        return row.kind in _KINDS and slot_of(row) != CALL
+        return row.kind in _KINDS
     config = decode(row.payload)["config"]
     return not any(config.get(field) for field in _ELSEWHERE)

@@ -10,7 +10,7 @@ from typing import Literal
 
 from bot.config.session_files import SessionFiles
 from bot.config.tuning import SLACK_PACE, Tuning
-from bot.intents.slots import CALL, CARD, SPEECH
+from bot.intents.slots import CARD, SPEECH
 from bot.outbound.agent_messages import Pieces
 from bot.outbound.calls import Calls, Hold
 from bot.outbound.deliveries import Deliveries, Uploads
@@ -330,7 +330,7 @@ class Outbound:
                 self._without_turn.discard(task)
             now = row if self._clock() - since < _FRESH_SECONDS else await self._ledger.row(row.key)
             if now is not None and now.state == "pending" and not self._stopping:
-                alone = self._pieces.lock(row.lane) if slot_of(row) in (SPEECH, CALL) else nullcontext()
+                alone = self._pieces.lock(row.lane) if slot_of(row) == SPEECH else nullcontext()
                 async with alone:
                     await self._send(now)
 

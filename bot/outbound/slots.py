@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from bot.intents.session_rows import question_key, sharing, status_row
-from bot.intents.slots import ALIKE, CALL, CARD, QUESTION, SHOW, SPEECH
+from bot.intents.slots import ALIKE, CARD, QUESTION, SHOW, SPEECH
 from bot.outbound.agent_messages import Pieces
 from bot.outbound.calls import Hold, Place, Posted
 from bot.outbound.posts import (
@@ -78,7 +78,6 @@ class Slots(Sender):
             CARD: self._card,
             QUESTION: self._question,
             SPEECH: self.turns.entry,
-            CALL: self.turns.result,
             ALIKE: self._alike,
         }
 

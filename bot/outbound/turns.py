@@ -6,7 +6,7 @@ is sent, so of several changes of a message only the last one is shown.
 
 from __future__ import annotations
 
-from bot.intents.slots import CALL, CARD, QUESTION, SHOW, SPEECH
+from bot.intents.slots import CARD, QUESTION, SHOW, SPEECH
 from bot.outbound.calls import EDIT, POST, REACT, RESPOND, STATUS, SUGGEST, UNREACT, WHISPER
 from bot.outbound.posts import posted_of, result_of
 from bot.wire.budget import Urgency
@@ -29,7 +29,7 @@ def is_edit(row: OutboxRow) -> bool:
     """True if a row changes an existing message, as a slot does from its second time on; `message` nodes that change one do not
     count."""
     if row.kind == SHOW:
-        return posted_of(row) is not None or slot_of(row) == CALL
+        return posted_of(row) is not None
     return row.kind in ("edit", "tally")
 
 
@@ -54,7 +54,7 @@ def urgency_of(row: OutboxRow) -> Urgency:
         return Urgency.WAITED_FOR
     if slot == QUESTION or (slot == CARD and data.get("over")):
         return Urgency.CLOSING
-    return Urgency.RESULT if slot == SPEECH else Urgency.PROGRESS
+    return Urgency.RESULT if slot == SPEECH and "tools" not in data else Urgency.PROGRESS
 
 
 def _of_words(row: OutboxRow) -> Urgency:

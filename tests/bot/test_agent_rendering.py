@@ -201,8 +201,8 @@ def shown(row: PutOutbox) -> dict[str, Any]:
     return payload
 
 
-def test_a_turn_becomes_its_text_then_its_calls_and_each_result_a_row() -> None:
-    """The rows stand in the order in which people read: words, calls, and then what became of each call."""
+def test_a_turn_becomes_its_text_then_its_calls_which_each_result_changes() -> None:
+    """The rows stand in the order in which people read: words, calls; what became of a call stands at it."""
     talk = told()
     talk.model("Let me look.", ("shell", {"command": "echo one"}))
     talk.tool("turn[1]/tool[0]", {"stdout": "one", "stderr": "", "exit_code": 0, "seconds": 0.1})
@@ -210,11 +210,29 @@ def test_a_turn_becomes_its_text_then_its_calls_and_each_result_a_row() -> None:
     assert [row.key for row in talk.rows] == [
         f"agent:{session}:helper/turn[1]:0",
         f"agent:{session}:helper/turn[1]:tools",
-        f"agentTool:{session}:helper/turn[1]/tool[0]",
+        f"agent:{session}:helper/turn[1]:tools",
     ]
     assert shown(talk.rows[0])["text"] == "Let me look."
-    assert shown(talk.rows[1])["tools"][0]["brief"] == "echo one"
+    assert shown(talk.rows[1])["tools"] == [{"name": "shell", "brief": "echo one"}]
+    assert shown(talk.rows[2])["tools"] == [{"name": "shell", "brief": "echo one", "isError": False}]
     assert all(row.lane == THREAD["key"] for row in talk.rows)
+
+
+def test_results_of_a_turn_stand_together_in_whatever_steps_they_come() -> None:
+    """Those of earlier steps stay at their calls; a call that is cut off will have none."""
+    talk = told()
+    talk.model("", *(("shell", {"command": f"echo {word}"}) for word in ("one", "two", "three")))
+    result = {"stdout": "", "stderr": "", "exit_code": 0, "seconds": 0.1}
+    talk.tool("turn[1]/tool[2]", result)
+    talk.tool("turn[1]/tool[0]", result)
+    talk.rows += rows_of(talk.state, replace(talk.state, phase="ended"), talk.last)
+    assert len({row.key for row in talk.rows if "tools" in shown(row)}) == 1
+    *_, last = (shown(row)["tools"] for row in talk.rows if "tools" in shown(row))
+    assert [(tool.get("isError"), tool.get("over")) for tool in last] == [
+        (False, None),
+        (None, True),
+        (False, None),
+    ]
 
 
 def test_an_answer_that_is_data_is_not_shown() -> None:

@@ -17,11 +17,10 @@ from bot.intents.agent_rows import (
     agent_rows,
     compacted_row,
     cut_row,
-    result_key,
-    result_row,
     said_rows,
     text_key,
     tools_key,
+    tools_rows,
     writing_row,
 )
 from bot.outbound.agent_messages import Pieces
@@ -136,9 +135,10 @@ async def test_a_turn_stands_in_one_message_and_its_calls_get_their_marks(rig: R
         session_id,
         ["I look at **the pods**.\n⚙️ shell: `kubectl get pods` …\n⚙️ logs: `web` …"],
     )
-    await rig.put(result_row(state, f"{TURN}/tool[1]", is_error=True))
-    await rig.put(result_row(state, f"{TURN}/tool[0]", is_error=False))
-    await rig.settled(result_key(session_id, f"{TURN}/tool[0]"))
+    results = {f"{TURN}/tool[1]": {"isError": True}}
+    await rig.put(*tools_rows(state, TURN, content, results))
+    await rig.put(*tools_rows(state, TURN, content, {**results, f"{TURN}/tool[0]": {"isError": False}}))
+    await rig.settled(tools_key(session_id, TURN))
     lines = "⚙️ shell: `kubectl get pods` ✅\n⚙️ logs: `web` ❌"
     assert await said(rig, session_id) == [f"I look at **the pods**.\n{lines}"]
 
@@ -380,7 +380,7 @@ async def killed_and_started_again(rig: Rig, killing: Killing) -> None:
     rig.writer.before = killing
     content = [*text("One."), call(command="ls")]
     await rig.put(*said_rows(state, TURN, content, interrupted=False))
-    await rig.put(result_row(state, f"{TURN}/tool[0]", is_error=False))
+    await rig.put(*tools_rows(state, TURN, content, {f"{TURN}/tool[0]": {"isError": False}}))
     await rig.put(*said_rows(state, NEXT, text("Two."), interrupted=False))
 
     async def over() -> bool:
