@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
-from contextlib import AsyncExitStack, nullcontext
+from contextlib import AsyncExitStack
 from typing import Literal
 
 from bot.config.session_files import SessionFiles
@@ -330,8 +330,8 @@ class Outbound:
                 self._without_turn.discard(task)
             now = row if self._clock() - since < _FRESH_SECONDS else await self._ledger.row(row.key)
             if now is not None and now.state == "pending" and not self._stopping:
-                alone = self._pieces.lock(row.lane) if slot_of(row) == SPEECH else nullcontext()
-                async with alone:
+                lock = self._pieces.lock(row.lane) if slot_of(row) == SPEECH else asyncio.Lock()
+                async with lock:
                     await self._send(now)
 
     async def _channel(self, row: OutboxRow) -> str:
