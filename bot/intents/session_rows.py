@@ -146,7 +146,7 @@ def question_row(state: State, prompt_id: str, *events: PromptEvent) -> PutOutbo
 
 
 def _touched(state: State, events: Sequence[Event]) -> dict[str, list[PromptEvent]]:
-    """Return the events that may change how a question looks, by the one with whose message it stands."""
+    """Return the events that may change how questions look, by the first question of each message."""
     found: dict[str, list[PromptEvent]] = {}
     for event in events:
         if (

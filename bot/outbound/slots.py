@@ -151,9 +151,7 @@ class Slots(Sender):
             room=self.room,
         )
         if prompt is not None:
-            # As it was posted: a deadline that only the session has is told when it is near.
-            asked = prompt if prompt.timeout_seconds else replace(prompt, deadline=None)
-            question = await self._question_message(state, flow, [asked])
+            question = await self._question_message(state, flow, [prompt])
             message = with_question(message, question, is_open=prompt.open) or message
         return message
 
@@ -282,6 +280,8 @@ class Slots(Sender):
         self, state: State, flow: Flow, asked: Sequence[Asked], reason: str | None = None
     ) -> Rendered:
         """The message of one question, or of several, as it is now; `reason` is why it was withdrawn, where it was."""
+        # As it was posted: a deadline that only the session has is told when it is near.
+        asked = [one if one.timeout_seconds else replace(one, deadline=None) for one in asked]
         names, now = await self.ids(*asked), self.ledger.now()
         if len(asked) > 1:
             return calls_message(state, asked, flow, names=names, now=now)

@@ -285,10 +285,11 @@ async def asked_twice(rig: Rig) -> list[str]:
     await rig.answer(session_id, "ana", text="fine")
 
     async def both() -> list[str]:
-        prompts = (await rig.engine.state(session_id)).prompts
-        keys = [card_key(session_id), *(f"prompt:{each}" for each in prompts)]
+        state = await rig.engine.state(session_id)
+        prompts = sorted(state.prompts.values(), key=lambda prompt: prompt.number or 0)
+        keys = [card_key(session_id), *(f"prompt:{prompt.prompt_id}" for prompt in prompts)]
         rows = [await rig.row(key) for key in keys]
-        seen = len(prompts) == 2 and all(prompt.shown for prompt in prompts.values())
+        seen = len(prompts) == 2 and all(prompt.shown for prompt in prompts)
         return keys if seen and all(row.state == "sent" for row in rows) else []
 
     keys: list[str] = await rig.until(both)
@@ -333,6 +334,7 @@ async def test_a_question_whose_record_is_lost_is_edited_where_the_journal_says_
     assert row.session_id is not None
     await rig.engine.abort(row.session_id, actor=rig.actor("ana"))
     rig.send()
+    await rig.settled(f"end:{row.session_id}")
     await rig.settled(key)
     (message,) = rig.posts("And then?")
     assert "*Withdrawn:*" in message["text"]
