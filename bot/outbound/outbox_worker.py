@@ -260,7 +260,9 @@ class Outbound:
                 self._lanes[lane] = (row, task, urgent[lane])
 
     def _card_first(self, row: OutboxRow) -> bool:
-        """True if the session's card is being posted, or waits to be: it must be above everything else."""
+        """True if a row waits for its session's card, which is being posted or waits to be: it stands above everything else."""
+        if is_edit(row):
+            return False
         ahead = self._lanes.get(f"card:{row.session_id}")
         if ahead is None:
             waits = f"card:{row.session_id}" in self._cards and slot_of(row) != CARD

@@ -321,6 +321,8 @@ class Slots(Sender):
                 await self.ledger.keep(row, known)
                 raise Hold(0.0, f"{row.key} is shown in the lane of {there.key}")
             if differs:
+                if result_of(there).get("gone"):
+                    raise Permanent(result_of(there)["error"], result_of(there)["message"])
                 await self._replace(where, message, data.get("press"))
                 await self.ledger.keep(there, {**result_of(there), "look": look})
             return known

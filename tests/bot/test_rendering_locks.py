@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bot.intents.session_rows import slack_intents
-from bot.rendering.card import Behind, card, holder_thread, lock_fact, lock_wait
+from bot.rendering.card import Behind, card, card_key, holder_thread, lock_fact, lock_wait
 from bot.rendering.phrases import status_text
 from engine.journal.state import LockRun, State
 from engine.language.counting import ordinal
@@ -74,4 +74,4 @@ def test_a_card_is_drawn_again_when_the_lock_comes() -> None:
     """Also where nothing else changed: a session that is held gets its lock."""
     before, after = session(phase="held"), session(phase="held", acquired=T1)
     event: Any = object()
-    assert [row.kind for row in slack_intents(before, after, [event])] == ["card"]
+    assert [row.key for row in slack_intents(before, after, [event])] == [card_key(before.session_id)]
