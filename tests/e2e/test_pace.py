@@ -71,6 +71,7 @@ async def test_an_edit_in_the_lane_of_its_thread_is_noticed(tmp_path: Path) -> N
     """Seeded fault: edits stand in the thread's order, before the next question."""
     with (
         patch.object(outbox_worker, "lane_of", lambda row: row.lane),
+        patch.object(outbox_worker, "_order", lambda row: row.id),
         pytest.raises((AssertionError, TimeoutError)),
     ):
         await no_question_waits_for_an_edit(tmp_path)
