@@ -202,7 +202,10 @@ TOP = (
 
         A file is checked alone, without a database. Without the key its signature is not, and the answer says so.
         """,
-        argument("FILE|SESSION", "An exported session, or a session's id.", "what")._replace(ids="session"),
+        argument("FILE|SESSION", "An exported session, an audit export, or a session's id.", "what")._replace(
+            ids="session"
+        ),
+        option("--key KEY", "The public key of an audit export. [that of this home]"),
         JSON,
     ),
     command(
@@ -468,8 +471,8 @@ AUDIT = (
         "export = audit:export_audit",
         """Write who was asked, who decided what and when, and what ran: JSON lines, one record an event.
 
-        What people wrote and programs returned is a SHA-256, unless --content is given. A file has its seal beside it, by
-        which `sayso verify FILE` finds out whether it was changed.
+        What people wrote and programs returned is a SHA-256, unless --content is given. The export ends with a signed checkpoint.
+        `sayso verify FILE`, or deploy/verify_audit.py with the public key alone, finds out whether it was changed.
         """,
         option("-o --output", "A new file. [standard output]", Path, **FILE),
         option(
@@ -479,6 +482,11 @@ AUDIT = (
             **FILE,
         ),
         flag("--content", "With what was said, given to nodes and returned by them."),
+    ),
+    command(
+        "key = audit:show_key",
+        "Print the public keys of the audit log, oldest first: give the first one to auditors.",
+        flag("--rotate", "Sign with another key from now on. The one before signs that."),
     ),
 )
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.cli.audit import broken_seal, seal_file
+from bot.cli.audit import broken_export, is_export
 from bot.cli.lookup import find_session
 from bot.compose.suspension import may_repeat
 from bot.config.settings import Settings
@@ -44,6 +44,7 @@ from engine.language.errors import (
     SessionError,
     SnapshotRefused,
 )
+from engine.run import evidence
 from engine.run.export import check_signature
 from engine.run.stored import utc_now
 from engine.run.verify import verify
@@ -203,26 +204,18 @@ class Verdict:
         }
 
 
-_UNCHANGED = "nobody changed it"
-_BYTES_ONLY = "its bytes are those of its seal, but the key that signed it is not here (SAYSO_SECRET_KEY)"
-
-
-def verify_history(place: Place, what: str, *, as_json: bool) -> int:
+def verify_history(place: Place, what: str, key: str | None, *, as_json: bool) -> int:
     """Check an exported file or a session of this home. Raises `UsageError`, `SnapshotRefused`, `StorageError`."""
     file = Path(what)
-    if file.name and os.path.isfile(seal_file(file)):
-        settings = place.settings()
-        sealer = _sealer(settings)
-        problem = broken_seal(file, sealer)
+    if is_export(file):
+        keys = [key] if key else _audit_keys(place)
+        problem, found = broken_export(file, keys)
         if as_json:
-            checked = ["bytes"] if sealer is None else ["bytes", "signature"]
             print_json(
-                {"file": str(file), "verifies": problem is None, "checked": checked, "problem": problem}
+                {"file": str(file), "verifies": problem is None, "checked": ["signature"], "problem": problem}
             )
-        elif problem is not None:
-            print(f"{clean(str(file))} does not verify: {problem}.")
         else:
-            print(f"{clean(str(file))} verifies: {_UNCHANGED if sealer else _BYTES_ONLY}.")
+            print(f"{clean(str(file))} does not verify: {clean(problem)}" if problem else clean(found))
         return Exit.OK if problem is None else Exit.STORE
     if os.path.isfile(file):
         verdict = _of_file(place.settings(), file)
@@ -234,6 +227,14 @@ def verify_history(place: Place, what: str, *, as_json: bool) -> int:
     else:
         print(_told(verdict))
     return Exit.OK if verdict.problem is None else Exit.STORE
+
+
+def _audit_keys(place: Place) -> list[str]:
+    settings = place.settings()
+    with opened(settings, "no public key here: give one with --key", verify=True) as store:
+        if found := evidence.keys(store):
+            return found
+    raise UsageError("This store has no audit log. Give the public key of the export with --key.")
 
 
 def _told(verdict: Verdict) -> str:
@@ -329,6 +330,7 @@ def verdict_of(store: Store, head: Head) -> Verdict:
         state = _history(rows, None)
         flow = flow_from_body(store.flows.text(state.flow_digest))
         verdict.status = _history(rows, flow).status
+        evidence.check_attested(store, head.session_id)
     except (Erased, KeyMissing) as error:
         verdict.unread = str(error)
         try:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from bot.config.settings import load_settings, read_env_file
 from bot.terminal.console import Exit, Place, UsageError, clean, plural, url_of
+from engine.run import evidence
+from engine.run.stored import utc_now
 from engine.storage.copying import copy_store
 from engine.storage.open import open_store, place_of
 from engine.storage.private_files import read_key
@@ -35,6 +37,8 @@ def copy_stores(place: Place, source: str, target: str, to_env: Path | None) -> 
         closing(open_store(to_url, after.secret_key or key, after.encryption_keys)) as new,
     ):
         sessions = copy_store(old, new)
+        if evidence.keys(new) and (after.secret_key or key) != key:
+            evidence.rotate(new, utc_now(), signing=old)
     print(f"{clean(place_of(to_url))} holds {plural(sessions, 'session')}, read back and verified.")
     told = "" if to_env is None else f", and its keys to those of {clean(str(to_env))}"
     print(

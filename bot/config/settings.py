@@ -85,6 +85,18 @@ def _blobs(raw: str, cwd: Path) -> str:
     return raw.rstrip("/")
 
 
+def _checkpoints(raw: str, cwd: Path) -> str:
+    if raw.startswith(("https://", "http://")):
+        return raw.strip()
+    if raw.startswith("git:") and not (cwd / raw[4:].strip() / ".git").exists():
+        raise ValueError("git:PATH of a clone that is there")
+    return (
+        f"git:{(cwd / raw[4:].strip()).resolve()}"
+        if raw.startswith("git:")
+        else str((cwd / raw.strip()).resolve())
+    )
+
+
 def _server(raw: str, cwd: Path) -> str:
     if not raw.startswith(("postgresql://", "postgres://")):
         raise SettingsError(
@@ -379,6 +391,8 @@ class Settings:
     log_json: bool = setting("SAYSO_LOG_FORMAT", _log_format, False)
     log_levels: Mapping[str, str] | None = setting("SAYSO_LOG_LEVEL", _log_levels)
     """Levels by the name of a logger, that of all others under the empty name; None as `-v` says."""
+    checkpoints: str | None = setting("SAYSO_CHECKPOINTS", _checkpoints)
+    """Where checkpoints of the audit log are published: a file, a URL, or `git:` and a clone."""
     retention_days: float = setting("SAYSO_RETENTION", _number(0.01, 36500), 90.0)
     local_user: str = setting("SAYSO_USER", lambda raw, cwd: raw, "local")
     agents: AgentSettings = field(default_factory=AgentSettings)
@@ -436,7 +450,15 @@ _OURS = ("SAYSO_", "SLACK_", "ANTHROPIC_")
 _STORE = "SAYSO_DATABASE_URL"
 _NOBODY_ELSES = (
     *("SAYSO_SECRET_COMMAND", "SAYSO_MCP_CONFIG", "SAYSO_PEOPLE"),
-    *("SLACK_API_URL", "ANTHROPIC_BASE_URL", "SAYSO_BLOBS", "SAYSO_WEB_URL", "SAYSO_WEB_OIDC_ISSUER", _STORE),
+    *(
+        "SLACK_API_URL",
+        "ANTHROPIC_BASE_URL",
+        "SAYSO_BLOBS",
+        "SAYSO_CHECKPOINTS",
+        "SAYSO_WEB_URL",
+        "SAYSO_WEB_OIDC_ISSUER",
+        _STORE,
+    ),
     "SAYSO_DATABASE_LISTEN_URL",
 )
 """Settings that name programs, or the destinations of tokens, keys and session content."""

@@ -24,7 +24,7 @@ from bot.config.revision import DIRTY, is_dirty, passed_over, version_of
 from bot.config.settings import KNOWN, Settings, SettingsError, slack_tokens
 from bot.doctor.agents import check_agents, check_deep, check_freshness, check_mcp, check_models
 from bot.doctor.blobs import check_blobs
-from bot.doctor.encryption import check_encryption
+from bot.doctor.encryption import check_audit_key, check_encryption
 from bot.doctor.findings import Check, Level
 from bot.doctor.fleet import check_fleet, check_listening
 from bot.doctor.manifest import check_manifest
@@ -240,6 +240,7 @@ def _check_opened(settings: Settings, what: str, *, deep: bool) -> Iterator[Chec
             if store.dated:
                 yield from check_freshness(store)
             yield from check_encryption(store)
+            yield from check_audit_key(settings, store)
             yield from _check_content(store)
             yield from check_listening(store, settings.listen_url)
             if deep:

@@ -1,10 +1,12 @@
-"""Encryption of a database, and its keys."""
+"""Encryption of a database, and its keys; the key of the audit log."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from bot.config.settings import Settings
 from bot.doctor.findings import Check
+from engine.language.errors import StorageError
 from engine.storage.store import Store
 
 
@@ -28,3 +30,24 @@ def check_encryption(store: Store) -> Iterator[Check]:
     if rows := plain(store):
         told = f"{rows} rows are not encrypted: they did not verify when the store was copied"
         yield Check("encryption", "warn", told, "sayso doctor --deep names the sessions")
+
+
+def check_audit_key(settings: Settings, store: Store) -> Iterator[Check]:
+    """Report the key that signs checkpoints, what it is made of, and where these are published."""
+    from engine.run.evidence import signer
+
+    try:
+        signing = signer(store)
+    except StorageError as error:
+        yield Check("audit key", "fail", str(error))
+        return
+    made = "SAYSO_SECRET_KEY" if settings.secret_key else "the key file beside the database"
+    if signing is None:
+        yield Check("audit key", "ok", f"made of {made} at the first checkpoint")
+        return
+    at = (
+        f"published at {settings.checkpoints}"
+        if settings.checkpoints
+        else "published nowhere (SAYSO_CHECKPOINTS)"
+    )
+    yield Check("audit key", "ok", f"{signing.public}, made of {made}; {store.evidence.size()} leaves, {at}")

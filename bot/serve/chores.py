@@ -9,7 +9,7 @@ from functools import partial
 
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.compose import retention
+from bot.compose import attesting, retention
 from bot.config.settings import Settings
 from bot.wire.budget import FULL, Budget
 from bot.wire.client import AuthLost, classify
@@ -20,6 +20,9 @@ log = logging.getLogger("sayso")
 
 LIMITS_SECONDS = 5.0
 """Seconds between records of exhausted Slack methods."""
+
+ATTEST_SECONDS = 5.0
+"""Seconds between looks for sessions that ended."""
 
 TOKEN_SECONDS = 60.0
 """Seconds between checks whether Slack still accepts the token."""
@@ -59,6 +62,21 @@ async def keep_house(settings: Settings, engine: Engine, now: Callable[[], str])
             )
         await engine.tidy_files(settings.retention_days * 86400)
         await asyncio.sleep(retention.EVERY_SECONDS)
+
+
+async def attest(
+    settings: Settings, engine: Engine, now: Callable[[], str], seconds: Callable[[], float]
+) -> None:
+    """Make checkpoints: at the end of runs, and once an hour over all that went on. Never returns."""
+    due = 0.0
+    while True:
+        ended = seconds() < due
+        due = due if ended else seconds() + attesting.EVERY_SECONDS
+        made = partial(attesting.attested, engine.store, ended=ended)
+        note = await waited_out(lambda: engine.writer.call(made, now()), "a checkpoint")  # noqa: B023
+        if note is not None:
+            await asyncio.to_thread(attesting.publish, settings.checkpoints, note)
+        await asyncio.sleep(ATTEST_SECONDS)
 
 
 async def _retained(settings: Settings, engine: Engine, now: str) -> int:

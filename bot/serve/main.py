@@ -485,11 +485,13 @@ class Bot:
     async def _lead(self) -> None:
         """Run the tasks that one process has for all."""
         house = partial(chores.keep_house, self.settings, self.engine, self.machine.now)
+        attest = partial(chores.attest, self.settings, self.engine, self.machine.now, self.machine.seconds)
         async with asyncio.TaskGroup() as group:
             for name, work in (
                 ("catch-up", self.gaps.lead),
                 ("schedules", self.schedules.run),
                 ("housekeeping", house),
+                ("checkpoints", attest),
             ):
                 group.create_task(supervised(name, work, self._is_over), name=name)
 

@@ -106,13 +106,15 @@ def opened(settings: Settings, missing: str = "", *, verify: bool = False) -> It
 
 @contextmanager
 def writing(settings: Settings, missing: str = "") -> Iterator[Store]:
-    """The store for a command that writes: at its end some of what is older than the retention is deleted.
-    Raises `StorageError`, `UnknownSession`."""
+    """The store for a command that writes: at its end sessions that ended are attested, and some of what is older than
+    the retention is deleted. Raises `StorageError`, `UnknownSession`."""
+    from bot.compose.attesting import attest_ended
     from bot.compose.retention import clean_up
     from engine.run.stored import utc_now
 
     with opened(settings, missing) as store:
         yield store
+        attest_ended(settings, store, utc_now())
         clean_up(settings, store, utc_now())
 
 

@@ -334,6 +334,17 @@ class SpendRow(Record, frozen=True):
         return self.reserved if self.cost is None else self.cost
 
 
+class LeafRow(Record, frozen=True):
+    """A leaf of the audit log (`engine.journal.evidence`). The last one of a round has the checkpoint, a signed note, and the
+    peaks of the tree. `session_id` is empty where it names a key."""
+
+    session_id: str
+    seq: int
+    line: str
+    note: str | None
+    peaks: bytes | None
+
+
 class Mark(Record, frozen=True):
     """Position of a catch-up read."""
 

@@ -212,7 +212,22 @@ CREATE TABLE freshness (
 ) STRICT;
 """
 
-STEPS: tuple[str, ...] = (V1,)
+V2 = """
+-- The audit log: leaves of a Merkle tree, never changed or deleted.
+CREATE TABLE leaves (
+    n INTEGER PRIMARY KEY,
+    session_id TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    line TEXT NOT NULL,
+    note TEXT,
+    peaks BLOB,
+    mac BLOB NOT NULL
+) STRICT;
+CREATE INDEX leaves_session ON leaves (session_id, n);
+CREATE INDEX leaves_seq ON leaves (session_id, seq);
+"""
+
+STEPS: tuple[str, ...] = (V1, V2)
 """`STEPS[n]` makes version n + 1 out of version n. A step that was released is never edited."""
 _OURS = 0x5361796F
 """The application id of a file of ours ("Sayo"); builds before 1.0 gave none."""

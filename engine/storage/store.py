@@ -62,6 +62,7 @@ from engine.language.errors import (
     WrongWorkspace,
 )
 from engine.storage.database import Database
+from engine.storage.evidence import EvidenceTable
 from engine.storage.flows import FLOWS_HELD, FlowTable
 from engine.storage.kept import KeptTable
 from engine.storage.lanes import LaneTable
@@ -213,6 +214,7 @@ class Store(Tables):
         self.spend = SpendTable(db, sealer)
         self.kept = KeptTable(db, sealer)
         self.marks = MarkTable(db, sealer)
+        self.evidence = EvidenceTable(db, sealer)
         self.vault = vault
         if vault is not None:
             vault.owned = self.sessions.known

@@ -22,6 +22,7 @@ from engine.journal.records import (
     FlowForm,
     InboxRow,
     KeptRow,
+    LeafRow,
     LockRow,
     Mark,
     OutboxRow,
@@ -148,6 +149,7 @@ LOCKS = Table("locks", LockRow, b"lock", "lock in row", numbered=True, beside=1)
 SPEND = Table("spend", SpendRow, b"spend", "spending in row", numbered=True)
 MARKS = Table("marks", Mark, b"mark", "mark")
 KEPT = Table("kept", KeptRow, b"kept", "note or grant in row", numbered=True, secret=["body"], key="kept_id")
+LEAVES = Table("leaves", LeafRow, b"leaf", "leaf of the audit log", numbered=True, prose=True)
 DATA_KEYS = Table("data_keys", DataKey, b"data key", "data key")
 
 
@@ -200,6 +202,7 @@ COPIED = (
     _copied(LOCKS),
     _copied(SPEND),
     _copied(KEPT),
+    _copied(LEAVES),
     _copied(MARKS, counted=False),
 )
 """All tables but `meta`, data keys, and what is only of one backend."""

@@ -17,6 +17,7 @@ from engine.journal.records import (
     Consumed,
     InboxItem,
     KeptRow,
+    LeafRow,
     Lost,
     NewSession,
     Pin,
@@ -829,3 +830,19 @@ def test_a_session_is_known_by_its_first_event_alone(store: Store) -> None:
     assert store.sessions.opening("session-1") == event("first")
     with pytest.raises(UnknownSession):
         store.sessions.opening("session-2")
+
+
+def test_leaves_of_the_audit_log_come_back_in_order_and_are_appended_by_one_at_a_time(store: Store) -> None:
+    """Who believes in another size stores nothing; a session is ahead until a leaf has all of its events."""
+    done(store, new_session("session-1", None, event("a"), event("b"), status="complete", phase="ended"))
+    assert store.evidence.ahead() == store.evidence.ahead(NOW) == ["session-1"]
+    assert store.evidence.ahead(at(1)) == []
+    rows = [LeafRow("", 0, "{}", None, None), LeafRow("session-1", 1, "{}", "note", b"p" * 32)]
+    assert store.evidence.append(0, rows)
+    assert not store.evidence.append(0, rows)
+    assert store.evidence.ahead() == ["session-1"]
+    last = LeafRow("session-1", 2, "{}", "more", b"q" * 32)
+    assert store.evidence.append(2, [last])
+    assert store.evidence.ahead() == []
+    assert (store.evidence.size(), list(store.evidence.after(1))) == (3, [rows[1], last])
+    assert (store.evidence.newest("session-1"), store.evidence.newest("session-2")) == (last, None)

@@ -214,7 +214,7 @@ def test_a_file_of_a_build_before_1_0_is_refused_in_one_sentence(tmp_path: Path)
 
 
 def first(directory: Path) -> Path:
-    """A database of version 1 with a session."""
+    """A database of this release with a session."""
     store = open_sqlite(directory / "sayso.db", key=KEY)
     rich_session(store)
     store.close()
@@ -233,7 +233,7 @@ def test_a_migration_copies_the_file_first(tmp_path: Path) -> None:
     assert raw.execute("SELECT colour FROM sessions").fetchall() == [("red",)]
     migrate(raw, path, [], NEXT)
     raw.close()
-    copy = tmp_path / "sayso.db.v1.bak"
+    copy = tmp_path / f"sayso.db.v{len(STEPS)}.bak"
     assert mode(copy) == 0o600
     copy.rename(tmp_path / "old.db")
     old = open_sqlite(tmp_path / "old.db", key=KEY)
@@ -249,7 +249,7 @@ def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
     raw = apsw.Connection(str(path))
     with pytest.raises(apsw.SQLError):
         migrate(raw, path, [], (*NEXT, "CREATE TABLE oops ("))
-    assert version_of(raw) == 1
+    assert version_of(raw) == len(STEPS)
     assert "colour" not in [row[1] for row in raw.execute("PRAGMA table_info(sessions)")]
     migrate(raw, path, [], NEXT)
     assert version_of(raw) == len(NEXT)
@@ -262,8 +262,8 @@ def test_no_migration_under_a_living_owner(tmp_path: Path) -> None:
     raw = apsw.Connection(str(path))
     with pytest.raises(StorageError, match="bot-1"):
         migrate(raw, path, ["bot-1"], NEXT)
-    assert version_of(raw) == 1
-    assert not (tmp_path / "sayso.db.v1.bak").exists()
+    assert version_of(raw) == len(STEPS)
+    assert not (tmp_path / f"sayso.db.v{len(STEPS)}.bak").exists()
     raw.close()
 
 
