@@ -75,9 +75,10 @@ def is_export(file: Path) -> bool:
     """True for an export of the audit log or a file of checkpoints, however damaged behind its beginning."""
     try:
         with file.open("rb") as begun:
-            return begun.read(9) == b'{"export"' or file.suffix == ".jsonl" or begun.read(0) == b"sayso/"
+            head = begun.read(9)
     except OSError:
         return False
+    return head == b'{"export"' or head.startswith(b"sayso/") or file.suffix == ".jsonl"
 
 
 def _to_stream(stream: BinaryIO, export: evidence.Export) -> None:

@@ -18,7 +18,7 @@ log = logging.getLogger("sayso")
 EVERY_SECONDS = 3600.0
 """Seconds between checkpoints over all sessions that went on; ended ones are attested at once."""
 ENDED_SECONDS = 2 * EVERY_SECONDS
-"""How long ago a session may have ended to be looked for between these."""
+"""Seconds since the end of a session for which it is looked for between these."""
 _PUBLISH_SECONDS = 30.0
 _FILE = "checkpoints"
 """Name of the file in a git repository."""

@@ -392,7 +392,7 @@ class Settings:
     log_levels: Mapping[str, str] | None = setting("SAYSO_LOG_LEVEL", _log_levels)
     """Levels by the name of a logger, that of all others under the empty name; None as `-v` says."""
     checkpoints: str | None = setting("SAYSO_CHECKPOINTS", _checkpoints)
-    """Where checkpoints of the audit log are published: a file, a URL, or `git:` and a clone."""
+    """Place where checkpoints of the audit log are published: a file, a URL, or `git:` and a clone."""
     retention_days: float = setting("SAYSO_RETENTION", _number(0.01, 36500), 90.0)
     local_user: str = setting("SAYSO_USER", lambda raw, cwd: raw, "local")
     agents: AgentSettings = field(default_factory=AgentSettings)
