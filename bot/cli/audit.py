@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import BinaryIO
 
-from bot.compose.attesting import attested_now
+from bot.compose.attesting import attest_all
 from bot.terminal.console import Exit, Place, UsageError, clean, opened, plural, writable
 from engine.run import evidence
 from engine.run.stored import utc_now
@@ -30,7 +30,7 @@ def export_audit(place: Place, output: Path | None, cursor: Path | None, *, cont
         raise UsageError(f"{output} exists; name a new file.")
     with opened(settings, "nothing to export") as store:
         size = 0 if read is None else _own_cursor(store, cursor, *read)
-        attested_now(settings, store, utc_now())
+        attest_all(settings, store, utc_now())
         export = evidence.Export(store, size, content=content)
         if output is None:
             with writable("The export"):
@@ -53,9 +53,10 @@ def show_key(place: Place, *, rotate: bool) -> int:
     """Print the public key of the audit log, or make another one the one that signs. Raises `UsageError`, `StorageError`."""
     settings = place.settings()
     with opened(settings, "no key yet") as store:
-        attested_now(settings, store, utc_now())
-        if rotate or not evidence.keys(store):
+        attest_all(settings, store, utc_now())
+        if rotate:
             evidence.rotate(store, utc_now())
+            attest_all(settings, store, utc_now())
         for key in evidence.keys(store):
             print(key)
     return Exit.OK

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import logging
-import subprocess
-import urllib.request
+import os
 from pathlib import Path
+from typing import IO, TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from bot.config.settings import Settings
 from engine.language import timestamps
 from engine.language.errors import SaysoError
-from engine.run.evidence import attest, size_of
+from engine.run import evidence
 from engine.storage.store import Store
+
+if TYPE_CHECKING:
+    from http.client import HTTPMessage
+    from urllib.request import Request
 
 log = logging.getLogger("sayso")
 
@@ -19,62 +24,129 @@ EVERY_SECONDS = 3600.0
 """Seconds between checkpoints over all sessions that went on; ended ones are attested at once."""
 ENDED_SECONDS = 2 * EVERY_SECONDS
 """Seconds since the end of a session for which it is looked for between these."""
+COMMAND_SECONDS = 5.0
+"""Seconds for which a command waits until its checkpoint is published; the bot waits longer."""
 _PUBLISH_SECONDS = 30.0
 _FILE = "checkpoints"
 """Name of the file in a git repository."""
 
 
-def attested_now(settings: Settings, store: Store, now: str, *, ended: bool = False) -> str | None:
-    """Attest all sessions, or only those that `ended`; the new checkpoint, published. Raises `StorageError`."""
-    note = attested(store, now, ended=ended)
-    if note is not None:
-        publish(settings.checkpoints, note)
-    return note
+def since(now: str) -> str:
+    """Return the time after which sessions ended that are looked for between full rounds."""
+    return timestamps.after(now, -ENDED_SECONDS)
 
 
-def attested(store: Store, now: str, *, ended: bool) -> str | None:
-    """Return the checkpoint alone. Raises `StorageError`."""
-    since = timestamps.after(now, -ENDED_SECONDS)
-    return attest(store, now, ended_since=since if ended else None)
+def attest_all(settings: Settings, store: Store, now: str) -> None:
+    """Attest all sessions, and publish the newest checkpoint. Makes the first key where there is none. Raises `StorageError`."""
+    if evidence.attest(store, now) is None and not store.evidence.size():
+        evidence.rotate(store, now)
+    Publisher(settings.checkpoints, COMMAND_SECONDS).publish(newest(store))
 
 
 def attest_ended(settings: Settings, store: Store, now: str) -> None:
     """Attest what ended, at the end of a command that wrote. Failures do not affect the command."""
     try:
-        attested_now(settings, store, now, ended=True)
+        note = evidence.attest(store, now, ended_since=since(now))
     except SaysoError as error:
-        log.warning("what ended is attested later: %s", error)
+        log.warning("The end of a run is not attested yet: %s", error)
+    else:
+        Publisher(settings.checkpoints, COMMAND_SECONDS).publish(note)
 
 
-def publish(target: str | None, note: str) -> bool:
-    """Publish a checkpoint at a URL, in a git repository (`git:PATH`) or at the end of a file. False, with a line in the log, if
-    that failed: the next one covers all that this one does."""
-    if target is None:
+def newest(store: Store) -> str | None:
+    """Return the newest checkpoint. Raises `Corrupt`."""
+    size = store.evidence.size()
+    return store.evidence.leaf(size).note if size else None
+
+
+class Publisher:
+    """Puts checkpoints at a URL, into a git repository (`git:` and a clone) or at the end of a file. It says once that it cannot, and
+    once that it can again: each checkpoint covers all that those before it do, so the next one makes up for any that is missing."""
+
+    def __init__(self, target: str | None, seconds: float = _PUBLISH_SECONDS) -> None:
+        self._target, self._seconds = target, seconds
+        self._failing = False
+
+    def publish(self, note: str | None) -> bool:
+        """Publish a checkpoint; False if that failed. Published again, it is not added twice."""
+        if self._target is None or note is None:
+            return True
+        try:
+            if self._target.startswith(("https://", "http://")):
+                self._post(self._target, note)
+            else:
+                self._append(self._target, note)
+        except Exception as error:  # whatever it is, it is no fault of the runs that are attested
+            if not self._failing:
+                told = (getattr(error, "stderr", None) or str(error)).strip()
+                log.warning(
+                    "Checkpoints cannot be published at %s (SAYSO_CHECKPOINTS): %s", shown(self._target), told
+                )
+            self._failing = True
+            return False
+        if self._failing:
+            log.warning("Checkpoints are published at %s again", shown(self._target))
+        self._failing = False
         return True
-    try:
-        if target.startswith(("https://", "http://")):
-            request = urllib.request.Request(
-                target, note.encode(), {"Content-Type": "text/plain; charset=utf-8"}
-            )
-            with urllib.request.urlopen(request, timeout=_PUBLISH_SECONDS):
-                return True
-        folder = target.removeprefix("git:")
-        file = Path(folder, _FILE) if target.startswith("git:") else Path(target)
-        with file.open("a", encoding="utf-8") as published:
-            published.write(note)
-        if target.startswith("git:"):
-            _git(folder, "add", _FILE)
-            _git(folder, "commit", "--quiet", "-m", f"Checkpoint of {size_of(note)} leaves", "--", _FILE)
-            if _git(folder, "remote"):
-                _git(folder, "push", "--quiet")
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
-        told = getattr(error, "stderr", None) or error
-        log.warning("a checkpoint was not published at %s (SAYSO_CHECKPOINTS): %s", target, told)
-        return False
-    return True
+
+    def _post(self, url: str, note: str) -> None:
+        from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+        class Refuses(HTTPRedirectHandler):
+            """A redirected POST would become a GET, which publishes nothing."""
+
+            def redirect_request(
+                self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+            ) -> None:
+                return None
+
+        request = Request(url, note.encode(), {"Content-Type": "text/plain; charset=utf-8"})
+        with build_opener(Refuses).open(request, timeout=self._seconds):
+            pass
+
+    def _append(self, target: str, note: str) -> None:
+        folder = target.removeprefix("git:") if target.startswith("git:") else None
+        told = note.encode()
+        with Path(folder, _FILE).open("ab+") if folder else open(target, "ab+") as file:
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(0, end - len(told)))
+            if file.read() != told:
+                try:
+                    file.write(told)
+                    file.flush()
+                    os.fsync(file.fileno())
+                except OSError:
+                    file.truncate(end)  # half a checkpoint would make the file one that was changed
+                    raise
+        if folder is None:
+            return
+        self._git(folder, "add", _FILE)
+        if self._git(folder, "status", "--porcelain", "--", _FILE):
+            size = evidence.size_of(note)
+            who = ("-c", "user.name=sayso", "-c", "user.email=sayso@localhost")
+            self._git(folder, *who, "commit", "--quiet", "-m", f"Checkpoint of {size} leaves", "--", _FILE)
+        if self._git(folder, "remote"):
+            self._git(folder, "push", "--quiet")
+
+    def _git(self, folder: str, *words: str) -> str:
+        import subprocess
+
+        env = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
+        done = subprocess.run(
+            ["git", "-C", folder, *words],
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=self._seconds,
+            check=True,
+        )
+        return done.stdout
 
 
-def _git(folder: str, *words: str) -> str:
-    command = ["git", "-C", folder, *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_PUBLISH_SECONDS, check=True)
-    return done.stdout
+def shown(target: str) -> str:
+    """Return where checkpoints are published, without what a URL may keep secret."""
+    if not target.startswith(("https://", "http://")):
+        return target
+    url = urlsplit(target)
+    return f"{url.scheme}://{url.hostname}"

@@ -34,6 +34,7 @@ def check_encryption(store: Store) -> Iterator[Check]:
 
 def check_audit_key(settings: Settings, store: Store) -> Iterator[Check]:
     """Report the key that signs checkpoints, what it is made of, and where these are published."""
+    from bot.compose.attesting import shown
     from engine.run.evidence import signer
 
     try:
@@ -45,9 +46,7 @@ def check_audit_key(settings: Settings, store: Store) -> Iterator[Check]:
     if signing is None:
         yield Check("audit key", "ok", f"made of {made} at the first checkpoint")
         return
-    at = (
-        f"published at {settings.checkpoints}"
-        if settings.checkpoints
-        else "published nowhere (SAYSO_CHECKPOINTS)"
-    )
-    yield Check("audit key", "ok", f"{signing.public}, made of {made}; {store.evidence.size()} leaves, {at}")
+    target = settings.checkpoints
+    at = "nowhere (SAYSO_CHECKPOINTS)" if target is None else f"at {shown(target)}"
+    told = f"{signing.public}, made of {made}; {store.evidence.size()} leaves, published {at}"
+    yield Check("audit key", "ok", told)

@@ -13,6 +13,7 @@ from bot.compose import attesting, retention
 from bot.config.settings import Settings
 from bot.wire.budget import FULL, Budget
 from bot.wire.client import AuthLost, classify
+from engine.run import evidence
 from engine.run.engine import Engine
 from engine.storage.backoff import waited_out
 
@@ -23,6 +24,9 @@ LIMITS_SECONDS = 5.0
 
 ATTEST_SECONDS = 5.0
 """Seconds between looks for sessions that ended."""
+
+AGAIN_SECONDS = 60.0
+"""Seconds until a checkpoint that could not be published is tried again."""
 
 TOKEN_SECONDS = 60.0
 """Seconds between checks whether Slack still accepts the token."""
@@ -67,15 +71,23 @@ async def keep_house(settings: Settings, engine: Engine, now: Callable[[], str])
 async def attest(
     settings: Settings, engine: Engine, now: Callable[[], str], seconds: Callable[[], float]
 ) -> None:
-    """Make checkpoints: at the end of runs, and once an hour over all that went on. Never returns."""
-    due = 0.0
+    """Make checkpoints: at the end of runs, and once an hour over all that went on. One that cannot be published is tried again.
+    Never returns."""
+    store, call = engine.store, engine.writer.call
+    publisher, due, again = attesting.Publisher(settings.checkpoints), 0.0, 0.0
+    note = await waited_out(lambda: call(attesting.newest, store), "the newest checkpoint")
     while True:
-        ended = seconds() < due
-        due = due if ended else seconds() + attesting.EVERY_SECONDS
-        made = partial(attesting.attested, engine.store, ended=ended)
-        note = await waited_out(lambda: engine.writer.call(made, now()), "a checkpoint")  # noqa: B023
-        if note is not None:
-            await asyncio.to_thread(attesting.publish, settings.checkpoints, note)
+        since = attesting.since(now()) if seconds() < due else None
+        ahead = partial(call, store.evidence.ahead, since)
+        waiting = await waited_out(ahead, "sessions to attest")
+        for first in range(0, len(waiting), evidence.AT_ONCE):
+            some = waiting[first : first + evidence.AT_ONCE]
+            made = partial(call, evidence.attest_some, store, some, now())
+            note = await waited_out(made, "a checkpoint") or note
+        due = due if since else seconds() + attesting.EVERY_SECONDS
+        if settings.checkpoints and note is not None and seconds() >= again:
+            published = await asyncio.to_thread(publisher.publish, note)
+            note, again = (None, 0.0) if published else (note, seconds() + AGAIN_SECONDS)
         await asyncio.sleep(ATTEST_SECONDS)
 
 

@@ -47,8 +47,8 @@ def grown(peaks: bytes, size: int, leaf: str) -> bytes:
 
 
 def root(peaks: bytes) -> bytes:
-    """Return the root hash of a tree that has a leaf."""
-    node = peaks[-HASH_BYTES:]
+    """Return the root hash of a tree; of an empty one the hash of nothing."""
+    node = peaks[-HASH_BYTES:] or sha256().digest()
     for end in range(len(peaks) - HASH_BYTES, 0, -HASH_BYTES):
         node = sha256(b"\1" + peaks[end - HASH_BYTES : end] + node).digest()
     return node

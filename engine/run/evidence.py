@@ -1,22 +1,26 @@
 """Attests what stands in the journals: adds leaves to the audit log of a store, and signs a checkpoint over them.
 
-A checkpoint is a signed note (C2SP tlog-checkpoint): the origin, the size of the tree, its root, and an Ed25519 signature.
-The private key is made of the key that signs rows (`SAYSO_SECRET_KEY`, or the key file) and the number of the leaf that names
-it. So it needs no place of its own, is in no backup of the database, and another leaf is another key: that leaf is
-signed with the key before, so that who trusts the first one can follow.
+A checkpoint is a signed note (C2SP tlog-checkpoint): the origin, the size of the tree, its root, and an Ed25519 signature. A line
+may be added before the signature: `key …` where the note hands over to another key, `export …` where it seals an export.
+
+The installation's private key is derived from the key that signs rows (`SAYSO_SECRET_KEY`, or the key file) and the number of the leaf
+that names it. A key of its own would have to lie beside that one, on each machine and in each backup, so a thief of one would have
+both; and where it was lost, so would the log be. Another leaf is another key, which the one before signs: those who trust the first
+one can follow. After a theft of `SAYSO_SECRET_KEY`, `sayso store copy` to another one is the remedy for rows and log alike.
 """
 
 from __future__ import annotations
 
 import logging
 from base64 import b64decode, b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.journal.audit import audit
 from engine.journal.events import decode_event
-from engine.journal.evidence import chained, grown, root, statement
+from engine.journal.evidence import HASH_BYTES, chained, grown, root, statement
 from engine.journal.records import LeafRow
 from engine.language.codec import decode, encode
 from engine.language.errors import Corrupt, Erased, KeyMissing, MalformedJournal, UnknownSession
@@ -26,7 +30,8 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 _log = logging.getLogger("sayso.storage")
-_AT_ONCE = 200
+AT_ONCE = 10
+"""Sessions that are attested in one transaction."""
 _KEYS = ""
 """Stands in place of a session's id in leaves that name a key."""
 
@@ -50,8 +55,9 @@ class Signer(NamedTuple):
         """The public key as a verifier of signed notes takes it: name, key id, type and key."""
         return f"{self.name}+{self._id().hex()}+{b64encode(self._typed()).decode()}"
 
-    def note(self, text: str) -> str:
-        """A signed note of this text."""
+    def note(self, size: int, peaks: bytes, added: str = "") -> str:
+        """A signed checkpoint of the tree, with an added line."""
+        text = statement(self.name, size, root(peaks)) + (added and f"{added}\n")
         signed = b64encode(self._id() + self.key.sign(text.encode())).decode()
         return f"{text}\n— {self.name} {signed}\n"
 
@@ -86,32 +92,36 @@ def rotate(store: Store, now: str, signing: Store | None = None) -> str:
     while True:
         old, size = signer(signing or store), store.evidence.size()
         new = Signer.of(store, size + 1, old.name if old else None)
-        row = _key_leaf(size, now, new)
-        if store.evidence.append(size, _signed(store, old or new, size, [row])):
+        row = _key_leaf(store, size, now, old or new, new)
+        if store.evidence.append(size, _signed(store, new, size, [row])):
             return new.public
 
 
 def attest(store: Store, now: str, *, ended_since: str | None = None) -> str | None:
-    """Attest all sessions that went on, or those that ended since; the new checkpoint, or None where there is nothing new.
+    """Attest all sessions that went on, or those that ended since; the last new checkpoint, or None where there is nothing new.
     Sessions that cannot be read are left for later. Raises `StorageError`."""
-    note = None
-    waiting = store.evidence.ahead(ended_since)
-    while waiting:
-        signing, size = signer(store), store.evidence.size()
-        rows: list[LeafRow] = []
+    waiting, note = store.evidence.ahead(ended_since), None
+    for first in range(0, len(waiting), AT_ONCE):
+        note = attest_some(store, waiting[first : first + AT_ONCE], now) or note
+    return note
+
+
+def attest_some(store: Store, session_ids: Sequence[str], now: str) -> str | None:
+    """Attest these sessions as `attest` does; no more than `AT_ONCE`, since nothing else is written meanwhile."""
+    while True:
+        signing, size, rows = signer(store), store.evidence.size(), list[LeafRow]()
         if signing is None:
             signing = Signer.of(store, 1)
-            rows.append(_key_leaf(0, now, signing))
-        for session_id in waiting[:_AT_ONCE]:
+            rows.append(_key_leaf(store, 0, now, signing, signing))
+        for session_id in session_ids:
             try:
                 rows += _leaf_of(store, session_id, size + len(rows), now)
             except (Corrupt, Erased, KeyMissing, MalformedJournal, UnknownSession) as error:
                 _log.debug("%s is not attested: %s", session_id, error)
-        if rows and not store.evidence.append(size, signed := _signed(store, signing, size, rows)):
-            continue
-        note = signed[-1].note if rows else note
-        waiting = waiting[_AT_ONCE:]
-    return note
+        if not rows:
+            return None
+        if store.evidence.append(size, signed := _signed(store, signing, size, rows)):
+            return signed[-1].note
 
 
 def _leaf_of(store: Store, session_id: str, leaf: int, now: str) -> list[LeafRow]:
@@ -127,18 +137,22 @@ def _leaf_of(store: Store, session_id: str, leaf: int, now: str) -> list[LeafRow
     return [LeafRow(session_id, len(events), encode({**told, "head": head}).decode(), None, None)]
 
 
-def _key_leaf(leaf: int, now: str, signing: Signer) -> LeafRow:
-    told = {"leaf": leaf, "time": now, "key": signing.public}
+def _key_leaf(store: Store, leaf: int, now: str, old: Signer, new: Signer) -> LeafRow:
+    signed = old.note(leaf, _peaks(store, leaf), f"key {new.public}")
+    told = {"leaf": leaf, "time": now, "key": new.public, "signed": signed}
     return LeafRow(_KEYS, 0, encode(told).decode(), None, None)
+
+
+def _peaks(store: Store, size: int) -> bytes:
+    return (store.evidence.leaf(size).peaks or b"") if size else b""
 
 
 def _signed(store: Store, signing: Signer, size: int, rows: list[LeafRow]) -> list[LeafRow]:
     """The rows, the last one with the tree after it and its checkpoint."""
-    peaks = store.evidence.leaf(size).peaks or b"" if size else b""
+    peaks = _peaks(store, size)
     for number, row in enumerate(rows, size):
         peaks = grown(peaks, number, row.line)
-    note = signing.note(statement(signing.name, size + len(rows), root(peaks)))
-    return [*rows[:-1], rows[-1].but(note=note, peaks=peaks)]
+    return [*rows[:-1], rows[-1].but(note=signing.note(size + len(rows), peaks), peaks=peaks)]
 
 
 def _told(row: LeafRow) -> Any:
@@ -167,35 +181,34 @@ class Export:
 
     def lines(self) -> Iterator[bytes]:
         """Yield the lines without their ends. Raises `StorageError`."""
-        digest, number = sha256(), 0
-        for number, line in enumerate(self._lines(), 1):  # noqa: B007
+        signing, digest, size = signer(self._store), sha256(), self._size
+        before = _peaks(self._store, size)
+        peaks = [before[at : at + HASH_BYTES].hex() for at in range(0, len(before), HASH_BYTES)]
+        first = encode({"export": 1, "before": self.note, "peaks": peaks})
+        for line in chain([first], self._leaves()):
             digest.update(line + b"\n")
             yield line
-        signing = signer(self._store)
         if signing is not None:
-            yield encode({"seal": signing.note(statement(f"{signing.name}/export", number, digest.digest()))})
+            size = size_of(self.note) if self.note else 0
+            sealed = signing.note(size, _peaks(self._store, size), f"export {digest.hexdigest()}")
+            yield encode({"checkpoint": sealed})
 
-    def _lines(self) -> Iterator[bytes]:
-        peaks = self._store.evidence.leaf(self._size).peaks if self._size else None
-        yield encode({"export": 1, "before": self.note, "peaks": peaks.hex() if peaks else ""})
+    def _leaves(self) -> Iterator[bytes]:
         for row in self._store.evidence.after(self._size):
             yield row.line.encode()
             if row.session_id:
                 yield from self._records(row)
-            if row.note is not None:
-                self.note = row.note
-                yield encode({"checkpoint": row.note})
+            self.note = row.note or self.note
 
     def _records(self, row: LeafRow) -> Iterator[bytes]:
-        told = _told(row)
         try:
             records = attested(self._store, row, content=self._content)
         except (Erased, UnknownSession) as error:
             self.erased.add(f"{row.session_id} is left out: {error}")
-            yield encode({"absent": told["leaf"], "why": "erased or deleted"})
+            yield encode({"absent": "erased or deleted"})
         except (Corrupt, KeyMissing, MalformedJournal) as error:
             self.damaged.append(f"{row.session_id} is left out: {error}")
-            yield encode({"absent": told["leaf"], "why": "damaged"})
+            yield encode({"absent": "damaged"})
         else:
             self.count += len(records)
             self.sessions.add(row.session_id)
@@ -225,6 +238,6 @@ def check_attested(store: Store, session_id: str) -> None:
 def size_of(note: str) -> int:
     """Return the size that a checkpoint tells. Raises `ValueError`."""
     origin, size, digest, empty, *_ = note.split("\n")
-    if not origin.startswith("sayso/") or empty or len(b64decode(digest, validate=True)) != 32:
+    if not origin.startswith("sayso/") or empty or len(b64decode(digest, validate=True)) != HASH_BYTES:
         raise ValueError("no checkpoint")
     return int(size)

@@ -12,8 +12,8 @@ _LEAF = LEAVES.where("n = ?")
 _SIZE = "SELECT coalesce(max(n), 0) FROM leaves"
 _LAST = "SELECT max(n) FROM leaves WHERE session_id = ?"
 _OF = "SELECT n FROM leaves WHERE session_id = ? ORDER BY n"
-_AHEAD = """SELECT s.session_id FROM sessions s WHERE s.seq >
- (SELECT coalesce(max(l.seq), 0) FROM leaves l WHERE l.session_id = s.session_id)"""
+_AHEAD = """SELECT s.session_id FROM sessions s WHERE s.seq > coalesce(
+ (SELECT l.seq FROM leaves l WHERE l.session_id = s.session_id ORDER BY l.n DESC LIMIT 1), 0)"""
 _ANY = _AHEAD + " ORDER BY s.n"
 _ENDED = _AHEAD + " AND s.ended_at >= ? ORDER BY s.n"
 

@@ -224,7 +224,6 @@ CREATE TABLE leaves (
     mac BLOB NOT NULL
 ) STRICT;
 CREATE INDEX leaves_session ON leaves (session_id, n);
-CREATE INDEX leaves_seq ON leaves (session_id, seq);
 """
 
 STEPS: tuple[str, ...] = (V1, V2)

@@ -102,6 +102,41 @@ def test_the_end_of_a_run_is_attested_and_published(cli: Cli, approved: str) -> 
     assert check([key], [("page", (cli.cwd / "page").read_bytes()), ("published", published)])
 
 
+def test_a_checkpoint_that_cannot_be_published_is_one_warning_of_a_command_that_succeeds(cli: Cli) -> None:
+    """The run is answered and attested; the next command publishes what covers it."""
+    cli.env["SAYSO_CHECKPOINTS"] = "folder/published"
+    gated(cli, "['local:ana']")
+    for folder in (False, True):
+        cli.run("run", "gated", "--no-input")
+        prompt_id = cli.run("prompts", "list", "--json").json["prompts"][0]["promptId"]
+        done = cli.run("prompts", "answer", prompt_id, "approve", "--as", "ana")
+        assert (done.code, done.err.count("cannot be published")) == (0, int(not folder)), done
+        (cli.cwd / "folder").mkdir(exist_ok=True)
+    key = cli.run("audit", "key").out.strip()
+    assert cli.run("audit", "export", "-o", "page").code == 0
+    files = [(name, (cli.cwd / name).read_bytes()) for name in ("page", "folder/published")]
+    assert "1 published checkpoints" in check([key], files)
+
+
+def test_an_auditor_follows_a_store_that_is_copied_to_another_key(cli: Cli, approved: str) -> None:
+    """The first key is enough for an export of the old store and the next one of the new; the old key signs that once."""
+    key = cli.run("audit", "key").out.strip()
+    assert cli.run("audit", "export", "-o", "first", "--cursor", "seen").code == 0
+    secret = f"hex:{'ab' * 32}"
+    cli.write("new.env", f"SAYSO_SECRET_KEY={secret}\n").chmod(0o600)
+    copied = cli.run("store", "copy", ".sayso/sayso.db", "new.db", "--to-env", "new.env")
+    assert copied.code == 0, copied
+    cli.env = {"SAYSO_SECRET_KEY": secret}
+    two_questions(cli)
+    assert cli.run("--db", "new.db", "run", "talk", "-i", "who=bob", "--no-input").code in (0, 3)
+    assert cli.run("--db", "new.db", "audit", "export", "-o", "second", "--cursor", "seen").code == 0
+    files = [(name, (cli.cwd / name).read_bytes()) for name in ("first", "second")]
+    assert check([key], files).startswith("Verified")
+    assert len(cli.run("--db", "new.db", "audit", "key").out.split()) == 2
+    assert "audit key" in cli.run("--db", "new.db", "doctor").out
+    assert cli.run("--db", "new.db", "verify", "second").code == 0
+
+
 def test_a_damaged_session_is_named_and_the_others_are_exported(cli: Cli, approved: str) -> None:
     """No cursor is written, so that it is exported once it is restored."""
     two_questions(cli)

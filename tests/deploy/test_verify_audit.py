@@ -1,25 +1,35 @@
-"""An auditor with the script and the public key finds every change of an export, and is told the place."""
+"""An auditor with the script and the public key finds every change of an export, and is told the place.
+
+The changes are generated: each byte flipped, each run of lines cut, each two lines swapped, each earlier state of the store in place of
+a later one, and a second history from each point on.
+"""
 
 from __future__ import annotations
 
-import random
+import ast
+import itertools
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from deploy.verify_audit import Broken, Verifier, check
+from deploy.verify_audit import Broken, Log, check
 from engine.journal.events import Event
 from engine.run import evidence
 from engine.storage.open import MemoryStore
 from tests.engine.histories import histories
 from tests.storage.storagekit import NOW, done, new_session, step
 
+SCRIPT = Path(__file__).parents[2] / "deploy/verify_audit.py"
 HISTORIES = {name: found.events for name, found in histories().items()}
 FIRST, SECOND, THIRD = sorted(HISTORIES, key=lambda name: len(HISTORIES[name]))[6:9]
 KEY = b"k" * 32
 
 
-def added(store: MemoryStore, name: str, events: list[Event]) -> None:
+def added(store: MemoryStore, name: str, events: list[Event], *, attested: bool = True) -> None:
     """Store the events of a history that the store does not have yet, and attest them."""
     session_id = f"session-{name}"
     head = store.sessions.head(session_id)
@@ -31,7 +41,8 @@ def added(store: MemoryStore, name: str, events: list[Event]) -> None:
         done(store, new_session(session_id, None, *rows))
     else:
         done(store, step(session_id, head.epoch, head.seq, *rows[head.seq :]))
-    assert evidence.attest(store, NOW)
+    if attested:
+        assert evidence.attest(store, NOW)
 
 
 def export(store: MemoryStore, size: int = 0, *, content: bool = False) -> bytes:
@@ -44,14 +55,28 @@ def note(store: MemoryStore, size: int) -> bytes:
     return str(store.evidence.leaf(size).note).encode()
 
 
+STEPS = [
+    (FIRST, HISTORIES[FIRST][:4]),
+    (SECOND, HISTORIES[SECOND]),
+    (FIRST, HISTORIES[FIRST]),
+    (THIRD, HISTORIES[THIRD][:5]),
+]
+"""A story of a store: what is stored and attested, one after the other."""
+
+
+def grown_to(count: int, other: int | None = None) -> MemoryStore:
+    """A store after so many steps; from step `other` on it has another history than the others."""
+    store = MemoryStore(KEY)
+    for number, (name, events) in enumerate(STEPS[:count]):
+        forked = other is not None and number >= other
+        added(store, f"other-{number}" if forked else name, events)
+    return store
+
+
 @pytest.fixture(name="store")
 def two_sessions() -> MemoryStore:
     """Two sessions, of which the first went on after the second was attested."""
-    store = MemoryStore(KEY)
-    added(store, FIRST, HISTORIES[FIRST][:4])
-    added(store, SECOND, HISTORIES[SECOND])
-    added(store, FIRST, HISTORIES[FIRST])
-    return store
+    return grown_to(3)
 
 
 def told(keys: list[str], *files: tuple[str, bytes]) -> str:
@@ -63,26 +88,51 @@ def told(keys: list[str], *files: tuple[str, bytes]) -> str:
     return ""
 
 
+def test_the_script_is_short_and_needs_cryptography_alone() -> None:
+    """At most 150 lines; it imports nothing of sayso, and nothing else that Python does not bring."""
+    text = SCRIPT.read_text()
+    assert len(text.splitlines()) <= 150
+    found = {
+        name.split(".")[0]
+        for node in ast.walk(ast.parse(text))
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [str(node.module)]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+    assert found - sys.stdlib_module_names == {"cryptography"}
+
+
 @pytest.mark.parametrize("content", [False, True])
-def test_an_unchanged_export_of_any_flow_verifies(content: bool) -> None:
-    """With and without content, whole and in parts."""
-    for name, events in HISTORIES.items():
-        store = MemoryStore(KEY)
-        added(store, name, events[: len(events) // 2])
-        size, first = store.evidence.size(), export(store, content=content)
-        added(store, name, events)
-        keys = evidence.keys(store)
-        assert told(keys, ("whole", export(store, content=content))) == "", name
-        assert told(keys, ("first", first), ("second", export(store, size, content=content))) == "", name
-        assert told(keys, ("second", export(store, size)), ("published", note(store, size))) == "", name
+@pytest.mark.parametrize("name", sorted(HISTORIES))
+def test_an_unchanged_export_of_any_flow_verifies(name: str, content: bool) -> None:
+    """With and without content, whole and in parts, beside what was published."""
+    events, store = HISTORIES[name], MemoryStore(KEY)
+    added(store, name, events[: len(events) // 2])
+    size, first = store.evidence.size(), export(store, content=content)
+    added(store, name, events)
+    keys, published = evidence.keys(store), ("published", note(store, size) + note(store, size + 1))
+    second = ("second", export(store, size, content=content))
+    for files in (
+        [("whole", export(store, content=content)), published],
+        [("first", first), second, published],
+        [published, second],
+    ):
+        assert told(keys, *files) == ""
 
 
 def test_a_flip_of_any_byte_is_found(store: MemoryStore) -> None:
     """In each line of an export, its seal included, and in what was published; the file is named."""
-    keys, chance = evidence.keys(store), random.Random(1)
-    for name, data in (("export", export(store, content=True)), ("published", note(store, 2))):
-        for at in sorted(chance.sample(range(len(data)), min(len(data), 900))):
-            flipped = data[:at] + bytes([data[at] ^ 1 << chance.randrange(8)]) + data[at + 1 :]
+    keys = evidence.keys(store)
+    for name, data in (
+        ("export", export(store, content=True)),
+        ("published", note(store, 2) + note(store, 3)),
+    ):
+        for at in range(len(data)):
+            flipped = data[:at] + bytes([data[at] ^ 1 << at % 8]) + data[at + 1 :]
             assert told(keys, (name, flipped)).startswith(name), at
 
 
@@ -94,85 +144,186 @@ def test_the_line_of_a_changed_record_is_named(store: MemoryStore) -> None:
     assert f"export, line {at + 1}: session" in told(evidence.keys(store), ("export", b"\n".join(lines)))
 
 
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_a_cut_or_a_swap_is_found_wherever_it_is(store: MemoryStore, count: int) -> None:
-    """Some lines cut, first, last or between, and any line swapped with one behind it."""
-    keys, lines = evidence.keys(store), export(store).splitlines(keepends=True)
-    for at in range(len(lines) - count + 1):
-        cut = lines[:at] + lines[at + count :]
-        assert told(keys, ("export", b"".join(cut))).startswith("export"), at
-        if at + count < len(lines):
-            swapped = lines[:]
-            swapped[at], swapped[at + count] = lines[at + count], lines[at]
-            assert told(keys, ("export", b"".join(swapped))).startswith("export, line"), at
+def cuts(lines: list[bytes]) -> Iterator[list[bytes]]:
+    """The lines without each run of them, one line to all."""
+    for first, end in itertools.combinations(range(len(lines) + 1), 2):
+        yield lines[:first] + lines[end:]
 
 
-def test_an_older_copy_of_the_store_is_found(store: MemoryStore) -> None:
-    """By a checkpoint that was published, and by an export of before."""
-    older = MemoryStore(KEY)
-    added(older, FIRST, HISTORIES[FIRST][:4])
-    published, size = note(store, store.evidence.size()), store.evidence.size()
-    keys, back = evidence.keys(store), ("back", export(older))
-    assert told(keys, back) == ""
-    assert f"published, line 1: rolled back: {size}" in told(keys, back, ("published", published))
-    assert "back, line" in told(keys, ("before", export(store)), back)
-    assert "rolled back" in told(keys, ("before", export(store)), back)
+def swaps(lines: list[bytes]) -> Iterator[list[bytes]]:
+    """The lines with each two of them swapped, and with each one a second time."""
+    for one, other in itertools.combinations(range(len(lines)), 2):
+        swapped = lines[:]
+        swapped[one], swapped[other] = lines[other], lines[one]
+        yield swapped
+    for at, line in enumerate(lines):
+        yield [*lines[:at], line, *lines[at:]]
 
 
-def test_two_histories_under_one_key_are_found(store: MemoryStore) -> None:
-    """Each verifies alone; together they are a fork, with both places."""
-    other = MemoryStore(KEY)
-    added(other, FIRST, HISTORIES[FIRST][:4])
-    added(other, THIRD, HISTORIES[THIRD])
-    added(other, FIRST, HISTORIES[FIRST])
-    keys, one, two = evidence.keys(store), ("one", export(store)), ("two", export(other))
-    assert (told(keys, one), told(keys, two)) == ("", "")
-    for found in (told(keys, one, two), told(keys, one, ("two", note(other, 3)))):
-        assert "fork" in found
-        assert "two, line" in found
-        assert "one, line" in found
+def test_a_cut_or_a_swap_is_found_wherever_it_is(store: MemoryStore) -> None:
+    """Each run of lines cut, each two lines swapped, and each line doubled; at each byte of the file an end."""
+    keys, data = evidence.keys(store), export(store)
+    lines = data.splitlines(keepends=True)
+    for changed in itertools.chain(cuts(lines), swaps(lines)):
+        assert told(keys, ("export", b"".join(changed))).startswith("export"), changed
+    for end in range(len(data)):
+        assert told(keys, ("export", data[:end])).startswith("export"), end
+
+
+def test_a_line_of_another_export_is_found(store: MemoryStore) -> None:
+    """Each line of an export with content in place of the same line of the one without, and the other way around."""
+    keys, plain, full = evidence.keys(store), export(store), export(store, content=True)
+    one, other = plain.splitlines(keepends=True), full.splitlines(keepends=True)
+    assert len(one) == len(other)
+    for at in range(len(one)):
+        for here, there in ((one, other), (other, one)):
+            if here[at] != there[at]:
+                mixed = b"".join([*here[:at], there[at], *here[at + 1 :]])
+                assert told(keys, ("export", mixed)).startswith("export, line"), at
+
+
+def test_an_older_copy_of_the_store_is_found() -> None:
+    """Each earlier state in place of each later one: by a checkpoint that was published, and by an export of before."""
+    stores = [grown_to(count) for count in range(1, len(STEPS) + 1)]
+    keys = evidence.keys(stores[0])
+    for older, later in itertools.combinations(stores, 2):
+        back, size = ("back", export(older)), later.evidence.size()
+        assert told(keys, back) == ""
+        assert "published, line 1: rolled back" in told(keys, back, ("published", note(later, size)))
+        assert "back, line" in (found := told(keys, ("before", export(later)), back))
+        assert "rolled back: before has" in found
+        assert told(keys, back, ("next", export(later, older.evidence.size()))) == ""
+
+
+def test_two_histories_under_one_key_are_found() -> None:
+    """From each step on. Each verifies alone; together they are a fork, with both places, in exports and published."""
+    count = len(STEPS)
+    for at in range(count):
+        real, other = grown_to(count), grown_to(count, at)
+        keys, one, two = evidence.keys(real), ("one", export(real)), ("two", export(other))
+        assert (told(keys, one), told(keys, two)) == ("", "")
+        size = real.evidence.size()
+        later = ("two", export(other, size - 1)) if at < count - 1 else two
+        for found in (
+            told(keys, one, two),
+            told(keys, one, later),
+            told(keys, one, ("two", note(other, size))),
+        ):
+            assert "fork" in found, at
+            assert found.startswith("two, line"), at
+            assert "one, line" in found, at
+
+
+def test_a_session_that_was_told_anew_is_found() -> None:
+    """Even if the installation itself signs it: a later leaf goes on where the one before ended."""
+    store = MemoryStore(KEY)
+    added(store, FIRST, HISTORIES[FIRST][:4])
+    [before] = store.evidence.of(f"session-{FIRST}")
+    size = store.evidence.size()
+    line = before.line.replace('"leaf":1', f'"leaf":{size}')
+    row = before.but(line=line)
+    signing = evidence.signer(store)
+    assert signing is not None
+    assert store.evidence.append(size, evidence._signed(store, signing, size, [row]))
+    found = told(evidence.keys(store), ("export", export(store)))
+    assert "does not go on where the session's last leaf ended" in found
 
 
 def test_a_missing_export_between_two_is_found(store: MemoryStore) -> None:
     """An export that does not go on where the one before ended."""
-    size, first = store.evidence.size(), export(store)
+    first, size = export(store), store.evidence.size()
+    added(store, THIRD, HISTORIES[THIRD][:5])
     added(store, THIRD, HISTORIES[THIRD])
-    later = store.evidence.size()
-    evidence.rotate(store, NOW)
-    found = told(evidence.keys(store), ("first", first), ("third", export(store, later)))
-    assert f"third, line 1: leaves {size} to {later - 1}" in found
+    later = export(store, store.evidence.size() - 1)
+    found = told(evidence.keys(store), ("first", first), ("third", later))
+    assert found.startswith(f"third, line 1: leaves from {size} on are in no export")
 
 
-def test_a_key_that_was_rotated_signs_nothing_any_more(store: MemoryStore) -> None:
-    """The first key is enough for what follows, and what the old key signs beyond is refused."""
-    first, old = evidence.keys(store)[0], evidence.signer(store)
-    evidence.rotate(store, NOW)
-    added(store, THIRD, HISTORIES[THIRD])
-    whole = ("whole", export(store))
-    assert told([first], whole) == ""
-    size = store.evidence.size()
-    body, _, _ = note(store, size).decode().partition("\n\n")
+def test_a_key_that_another_one_followed_signs_nothing_any_more(store: MemoryStore) -> None:
+    """The first key is enough for what follows; what it signs beyond is refused, in a checkpoint and in a seal."""
+    [first], old = evidence.keys(store), evidence.signer(store)
     assert old is not None
-    forged = old.note(body + "\n").encode()
-    assert "valid then" in told([first], whole, ("forged", forged))
+    evidence.rotate(store, NOW)
+    added(store, THIRD, HISTORIES[THIRD])
+    evidence.rotate(store, NOW)
+    added(store, "more", HISTORIES[FIRST])
+    whole, size = ("whole", export(store)), store.evidence.size()
+    assert told([first], whole) == ""
+    assert told(evidence.keys(store), whole) == ""
+    assert told([first], whole, ("published", b"".join(note(store, n) for n in (3, 4, 5, 6, 7)))) == ""
+    forged = old.note(size, evidence._peaks(store, size))
+    assert "valid then" in told([first], ("forged", forged.encode()), whole)
+    assert "known key" in told(evidence.keys(store)[1:2], whole)
 
 
-@pytest.mark.parametrize("name", ["claim", "close", "record"])
+def test_a_log_of_other_keys_is_not_believed(store: MemoryStore) -> None:
+    """Not one under its own key, and not one that gives itself the same name."""
+    other = MemoryStore(b"o" * 32)
+    added(other, FIRST, HISTORIES[FIRST])
+    [key], name = evidence.keys(store), evidence.keys(store)[0].partition("+")[0]
+    assert "known key" in told([key], ("export", export(other)))
+    named = MemoryStore(b"o" * 32)
+    liar = evidence.Signer.of(named, 1, name)
+    named.evidence.append(
+        0, evidence._signed(named, liar, 0, [evidence._key_leaf(named, 0, NOW, liar, liar)])
+    )
+    added(named, FIRST, HISTORIES[FIRST])
+    assert evidence.keys(named)[0].partition("+")[0] == name
+    assert "known key" in told([key], ("export", export(named)))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\n",
+        b"{}\n{}\n",
+        b"[]\n[]\n",
+        b"sayso/",
+        b"sayso/x\n1\n\n",
+        b"\xff\xfe\n\n",
+        b"[" * 99_999 + b"\n\n",
+        b"1\n2\n3\n",
+    ],
+)
+def test_what_is_no_evidence_is_refused_in_a_sentence(store: MemoryStore, data: bytes) -> None:
+    """Whatever it is; and so is a key that is none."""
+    assert told(evidence.keys(store), ("file", data)).startswith("file")
+    for key in ("", "sayso/x", "sayso/x+00000000+AAAA", "a+b+c+d"):
+        assert told([key], ("file", data)).startswith("the key")
+
+
+def test_it_runs_alone(store: MemoryStore, tmp_path: Path) -> None:
+    """Without sayso, as an auditor runs it: 0 and what was found, or 1 and the place."""
+    (tmp_path / "export").write_bytes(export(store))
+    (tmp_path / "changed").write_bytes(export(store).replace(b"node:started", b"node:skipped", 1))
+    [key] = evidence.keys(store)
+
+    def run(*words: str) -> tuple[int, str]:
+        command = [sys.executable, "-I", str(SCRIPT), *words]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    code, found = run(key, "export")
+    assert (code, found[:10]) == (0, "Verified: "), found
+    code, found = run(key, "changed")
+    assert (code, found[:27]) == (1, "Not verified. changed, line"), found
+    assert run(key, "nowhere")[0] == run(key)[0] == 1
+
+
+@pytest.mark.parametrize("name", ["claim", "add", "export"])
 def test_a_verifier_without_one_of_its_checks_is_noticed(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Seeded faults: what each check is for is found by it, by line."""
-    lines = export(store).splitlines(keepends=True)
-    at = max(n for n, line in enumerate(lines) if b'"chain"' in line)
-    changed = (
-        b"".join(lines[:at] + lines[at + 1 :])
-        if name == "close"
-        else b"".join(lines).replace(b'"node:started"', b'"node:begun"')
-    )
-    other = MemoryStore(KEY)
-    added(other, THIRD, HISTORIES[THIRD])
-    files = [("one", export(store)), ("two", note(other, 2))] if name == "claim" else [("one", changed)]
-    before = told(evidence.keys(store), *files)
-    monkeypatch.setattr(Verifier, name, lambda *given: None)
-    assert before
-    assert told(evidence.keys(store), *files) != before
+    """Seeded faults: what each part is for is found by nothing else."""
+    other = grown_to(3, 1)
+    keys = evidence.keys(store)
+    files = {
+        "claim": [("one", export(store)), ("two", note(other, 3))],
+        "add": [("one", export(store))],
+        "export": [("one", export(store).replace(b"node:started", b"node:skipped", 1))],
+    }[name]
+    before = told(keys, *files)
+    monkeypatch.setattr(Log, name, lambda *given: None)
+    assert (before == "") == (name == "add")
+    assert told(keys, *files) != before

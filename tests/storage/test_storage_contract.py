@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import asdict, astuple
+from msgspec.structs import asdict, astuple, replace
 
+from deploy.verify_audit import check
+from engine.journal.events import decode_event
 from engine.journal.records import (
     DEAD,
     DROPPED,
@@ -43,6 +46,7 @@ from engine.language.errors import (
     UnknownSession,
     WrongWorkspace,
 )
+from engine.run import evidence
 from engine.storage.errors import NoSuchRow, StoreFailure
 from engine.storage.sealing import Sealer
 from engine.storage.store import Store
@@ -62,6 +66,7 @@ from tests.storage.storagekit import (
     tried,
 )
 
+HISTORY = Path(__file__).parents[1] / "histories/v1/complete.jsonl"
 MESSAGE = InboxItem("m1", "message", b"{}", "session-1", "T1:C1:1.0")
 
 
@@ -846,3 +851,26 @@ def test_leaves_of_the_audit_log_come_back_in_order_and_are_appended_by_one_at_a
     assert store.evidence.ahead() == []
     assert (store.evidence.size(), list(store.evidence.after(1))) == (3, [rows[1], last])
     assert (store.evidence.newest("session-1"), store.evidence.newest("session-2")) == (last, None)
+
+
+def test_two_processes_attest_side_by_side_and_an_export_verifies(store: Store) -> None:
+    """Whoever is slower attests again behind the other; no session has two leaves, and an auditor can follow all of them."""
+    first, *events = [decode_event(line) for line in HISTORY.read_bytes().splitlines()]
+    for number in range(8):
+        started = replace(first, session_id=f"session-{number}")
+        rows = [event.to_bytes() for event in (started, *events)]
+        done(store, new_session(f"session-{number}", None, *rows, status="complete", phase="ended"))
+    append, other = store.evidence.append, ["session-5", "session-6"]
+
+    def overtaken(size: int, rows: Sequence[LeafRow]) -> bool:
+        if other:
+            evidence.attest_some(store, [other.pop()], NOW)
+        return append(size, rows)
+
+    store.evidence.append = overtaken  # type: ignore[method-assign]
+    assert evidence.attest(store, NOW)
+    leaves = [row.session_id for row in store.evidence.after(0)]
+    assert sorted(leaves) == ["", *(f"session-{number}" for number in range(8))]
+    found = evidence.Export(store, 0, content=True)
+    assert check(evidence.keys(store), [("export", b"".join(line + b"\n" for line in found.lines()))])
+    assert (found.damaged, len(found.sessions)) == ([], 8)
