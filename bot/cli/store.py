@@ -204,7 +204,7 @@ class Verdict:
         }
 
 
-def verify_history(place: Place, what: str, key: str | None, *, as_json: bool) -> int:
+def verify_history(place: Place, what: str, key: str | None = None, *, as_json: bool) -> int:
     """Check an exported file or a session of this home. Raises `UsageError`, `SnapshotRefused`, `StorageError`."""
     file = Path(what)
     if is_export(file):

@@ -78,10 +78,9 @@ class Publisher:
                 self._append(self._target, note)
         except Exception as error:  # whatever it is, it is no fault of the runs that are attested
             if not self._failing:
-                told = (getattr(error, "stderr", None) or str(error)).strip()
-                log.warning(
-                    "Checkpoints cannot be published at %s (SAYSO_CHECKPOINTS): %s", shown(self._target), told
-                )
+                told = " ".join((getattr(error, "stderr", None) or str(error)).split())
+                place = shown(self._target)
+                log.warning("Checkpoints cannot be published at %s (SAYSO_CHECKPOINTS): %s", place, told)
             self._failing = True
             return False
         if self._failing:

@@ -121,7 +121,7 @@ def test_a_checkpoint_that_cannot_be_published_is_one_warning_of_a_command_that_
 def test_an_auditor_follows_a_store_that_is_copied_to_another_key(cli: Cli, approved: str) -> None:
     """The first key is enough for an export of the old store and the next one of the new; the old key signs that once."""
     key = cli.run("audit", "key").out.strip()
-    assert cli.run("audit", "export", "-o", "first", "--cursor", "seen").code == 0
+    assert cli.run("audit", "export", "-o", "one.jsonl", "--cursor", "seen").code == 0
     secret = f"hex:{'ab' * 32}"
     cli.write("new.env", f"SAYSO_SECRET_KEY={secret}\n").chmod(0o600)
     copied = cli.run("store", "copy", ".sayso/sayso.db", "new.db", "--to-env", "new.env")
@@ -129,12 +129,12 @@ def test_an_auditor_follows_a_store_that_is_copied_to_another_key(cli: Cli, appr
     cli.env = {"SAYSO_SECRET_KEY": secret}
     two_questions(cli)
     assert cli.run("--db", "new.db", "run", "talk", "-i", "who=bob", "--no-input").code in (0, 3)
-    assert cli.run("--db", "new.db", "audit", "export", "-o", "second", "--cursor", "seen").code == 0
-    files = [(name, (cli.cwd / name).read_bytes()) for name in ("first", "second")]
+    assert cli.run("--db", "new.db", "audit", "export", "-o", "two.jsonl", "--cursor", "seen").code == 0
+    files = [(name, (cli.cwd / name).read_bytes()) for name in ("one.jsonl", "two.jsonl")]
     assert check([key], files).startswith("Verified")
     assert len(cli.run("--db", "new.db", "audit", "key").out.split()) == 2
     assert "audit key" in cli.run("--db", "new.db", "doctor").out
-    assert cli.run("--db", "new.db", "verify", "second").code == 0
+    assert cli.run("--db", "new.db", "verify", "two.jsonl").code == 0
 
 
 def test_a_damaged_session_is_named_and_the_others_are_exported(cli: Cli, approved: str) -> None:
