@@ -401,6 +401,8 @@ _TASK_SIGNED = {
     LISTENING: "in_progress",
 }
 """Signs that say more than the state: they stay in the title."""
+MOST_TASKS = 50
+"""Tasks of one plan, as Slack counts them."""
 TASK_TITLE = 150
 _TASK_DETAILS = 256
 _PIECE = re.compile(r"<(?P<inner>[^<>\n]+)>|`(?P<code>[^`\n]+)`")

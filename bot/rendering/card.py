@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from bot.rendering.blocks import (
     MOST_BLOCKS,
+    MOST_TASKS,
     MOST_TEXT,
     MOST_UNITS,
     Block,
@@ -122,7 +123,7 @@ def card(
     far = f"{over} of {plural(len(flow.nodes), 'step')}"
     steps = context("\n".join(lines), most=1_500) if folded and lines else plan_block(far, lines)
     blocks = [*head, steps, *tail]
-    if not lines or size(blocks) > MOST_UNITS:
+    if not lines or len(lines) > MOST_TASKS or size(blocks) > MOST_UNITS:
         blocks = fit(head, lines_as_sections(lines), tail)
     return rendered(f"{safe(one_line(flow.name, 80))}: {status}", blocks, key)
 

@@ -164,6 +164,16 @@ def test_many_nodes_are_grouped() -> None:
     assert lines[0] == "▶️ *Running* · 101 of 200"
 
 
+def test_more_steps_than_a_plan_takes_become_text() -> None:
+    """Slack refuses a plan of more than fifty tasks, so that the card would never be seen: sixty running steps are sections."""
+    flow = Flow(nodes=tuple(Node(f"n{n}") for n in range(60)))
+    running = {f"n{n}": NodeRun(f"n{n}", "shell", n, "started", T0) for n in range(60)}
+    state = session(phase="running", nodes=Map(running), active=Map(dict.fromkeys(running)))
+    made = card(state, flow, T1)
+    check_message(made.text, made.blocks, limit=4000)
+    assert "n59" in said(state, flow)
+
+
 @settings(max_examples=tries(60))
 @given(sessions())
 def test_any_card_fits(made_up: tuple[State, Flow]) -> None:
