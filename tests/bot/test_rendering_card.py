@@ -165,13 +165,18 @@ def test_many_nodes_are_grouped() -> None:
 
 
 def test_more_steps_than_a_plan_takes_become_text() -> None:
-    """Slack refuses a plan of more than fifty tasks, so that the card would never be seen: sixty running steps are sections."""
-    flow = Flow(nodes=tuple(Node(f"n{n}") for n in range(60)))
-    running = {f"n{n}": NodeRun(f"n{n}", "shell", n, "started", T0) for n in range(60)}
-    state = session(phase="running", nodes=Map(running), active=Map(dict.fromkeys(running)))
+    """Slack refuses a plan of more than fifty tasks, so that the card would never be seen."""
+    flow = Flow(nodes=tuple(Node(f"n{n}") for n in range(70)))
+    failed = {
+        f"n{n}": NodeRun(f"n{n}", "shell", n, "failed", T0, T1, error={"type": "exit"}) for n in range(25)
+    }
+    running = {f"n{n}": NodeRun(f"n{n}", "shell", n, "started", T0) for n in range(25, 50)}
+    done = {"n50": NodeRun("n50", "shell", 50, "completed", T0, T1)}
+    begun = Map({**failed, **running, **done})
+    state = session(phase="running", nodes=begun, active=Map(dict.fromkeys(running)))
     made = card(state, flow, T1)
     check_message(made.text, made.blocks, limit=4000)
-    assert "n59" in said(state, flow)
+    assert "… 5 more running" in said(state, flow)
 
 
 @settings(max_examples=tries(60))
