@@ -53,7 +53,7 @@ MARKS = {
 INTERRUPTED = {
     "crash": "was running when sayso was killed; what it did is not known",
     ASKS: "its server asks for something; goes on with the answer",
-    LEFT: "left at a checkpoint; goes on from there",
+    LEFT: "left, and can go on from where it stopped",
     "cut": "was stopped; what it did is not known",
     "timeout": "ran out of time and was stopped; what it did is not known",
     "lost": "could not be carried out",

@@ -24,9 +24,9 @@ from engine.decide.commands import Command, NodeBroke, NodeCut, NodeDone
 from engine.decide.step import Step, node_at
 from engine.flow import Flow, Node
 from engine.journal.events import Event
-from engine.journal.queries import TURN, doomed
+from engine.journal.queries import TURN, alive, doomed
 from engine.journal.records import KeptRow, Row
-from engine.journal.state import NodeRun, State, in_finally, scope_of
+from engine.journal.state import NodeRun, State, scope_of
 from engine.language.errors import BlobLost, FenceLost, SaysoError, SessionError, StorageError
 from engine.nodes.runtime.effects import FREE, Permit, before_effect, under
 from engine.nodes.runtime.folder import session_folder
@@ -78,8 +78,6 @@ class Executor:
         """Start the work of every node that is begun and not being worked on."""
         assert live.flow is not None
         for path in live.state.launched:
-            if live.state.phase == "finalizing" and not in_finally(path):
-                continue
             run = live.state.nodes[path]
             name = f"{path}#{run.attempt}"
             if name not in live.tasks:
@@ -92,7 +90,11 @@ class Executor:
         try:
             with under(permit):
                 await before_effect()
-                command = await self._without_files(live, path, run, live.stops[name])
+                command = (
+                    NodeCut(path, run.attempt, "left", "it was told to leave before it began", run.saved)
+                    if live.stops[name].is_set()
+                    else await self._without_files(live, path, run, live.stops[name])
+                )
                 if command is None:
                     command = await self.jobs.perform(self._job(live, path, run, name))
             await self.on_outcome(live, command)
@@ -125,7 +127,7 @@ class Executor:
         except BlobLost as error:
             return NodeBroke(path, run.attempt, {"type": error.code, "message": str(error)})
         except StorageError as error:
-            return NodeCut(path, run.attempt, "left", str(error))
+            return NodeCut(path, run.attempt, "left", str(error), run.saved)
         return None
 
     def _job(self, live: ActiveSession, path: str, run: NodeRun, name: str) -> Job:
@@ -143,16 +145,11 @@ class Executor:
         pinned = "/tool[" in path or node.id in live.flow.lists[node.list_id].guards
         return Job(live.session_id, path, run, node, file, live.stops[name], secrets, pinned)
 
-    def stop_the_flow(self, live: ActiveSession) -> None:
-        """Tell all that is not part of `finally` to leave."""
-        for name, stop in live.stops.items():
-            if not in_finally(name):
-                stop.set()
-
-    def stop_doomed(self, live: ActiveSession) -> None:
-        """Tell running nodes inside a failed container to leave."""
+    def stop_what_is_over(self, live: ActiveSession) -> None:
+        """Tell running nodes to leave that are inside of a failed container, or of a flow or a `finally` that ends. A node that
+        was begun in the very step that ended them leaves before it does anything."""
         for path in live.state.launched:
-            if doomed(live.state, path):
+            if doomed(live.state, path) or not alive(live.state, path):
                 live.stops[f"{path}#{live.state.nodes[path].attempt}"].set()
 
     def _metered(self, session_id: str, path: str, meter: Meter | None) -> None:

@@ -387,14 +387,11 @@ class Stepper:
                     observer(before, after, events)
             except Exception:
                 log.exception("a subscriber failed")
-        if after.ended or after.finally_skipped:
+        if after.ended:
             live.stop_all()
-        elif after.phase == "finalizing":
-            self.executor.stop_the_flow(live)
-            self.executor.launch(live)
         elif live.claimed:
             self.executor.launch(live)
-            self.executor.stop_doomed(live)
+            self.executor.stop_what_is_over(live)
 
     # --- outcomes -----------------------------------------------------------------------------------------------
 

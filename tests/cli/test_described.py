@@ -67,7 +67,7 @@ def test_an_answer_from_an_account_of_another_name_is_marked() -> None:
 
 def test_a_node_that_left_at_a_checkpoint_is_told_so() -> None:
     """It goes on from there: nothing about it is unknown."""
-    assert told("work", "left") == "  ! work  left at a checkpoint; goes on from there"
+    assert told("work", "left") == "  ! work  left, and can go on from where it stopped"
 
 
 def test_a_model_call_that_begins_again_says_nothing() -> None:

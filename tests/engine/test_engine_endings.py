@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+
+import pytest
 
 from engine.nodes.runtime.runner import Failed
 from engine.storage.open import MemoryStore
@@ -47,3 +50,33 @@ async def test_a_failed_branch_cuts_the_others_of_its_graph(tmp_path: Path) -> N
         await rig.shop.finish("a", Failed("exit_code", "no", {}))
         await rig.shop.finish("finally/tidy")
         assert (await rig.engine.parked(session)).status == "failed"
+
+
+BAD = '{id: bad, type: set, with: {x: "{{ 1 / 0 }}"}}'
+SLOW = "{id: slow, type: shell, with: {run: [wait]}}"
+AT_ONCE = {
+    "graph": f"nodes: [{{id: a, type: set, with: {{x: 1}}}}, {SLOW}, {BAD}]\n"
+    "edges: [{from: a, to: slow}, {from: a, to: bad}]",
+    "graph with finally": f"nodes: [{{id: a, type: set, with: {{x: 1}}}}, {SLOW}, {BAD}]\n"
+    "edges: [{from: a, to: slow}, {from: a, to: bad}]\nfinally: [{id: tidy, type: set, with: {x: 1}}]",
+    "parallel": f"nodes: [{{id: p, type: parallel, branches: {{l: [{SLOW}], r: [{BAD}]}}}}]",
+    "finally": "nodes: [{id: a, type: set, with: {x: 1}}]\n"
+    f"finally: [{{id: p, type: parallel, branches: {{l: [{SLOW}], r: [{BAD}]}}}}]",
+    "loop": f"nodes: [{{id: a, type: set, with: {{x: 1}}}}, {SLOW}, {{id: b, type: set, with: {{x: 1}}}}]\n"
+    "edges: [{from: a, to: slow}, {from: a, to: b}, {from: b, to: a, type: loop, max_iterations: 1, when: '{{ true }}'}]",
+}
+
+
+@pytest.mark.parametrize("name", AT_ONCE)
+async def test_a_node_that_began_in_the_step_that_failed_the_flow_never_runs(
+    name: str, tmp_path: Path
+) -> None:
+    """The run ends, and nobody waits for a node that was never launched."""
+    async with running(MemoryStore(), tmp_path) as rig:
+        session = await rig.start(AT_ONCE[name])
+        async with asyncio.timeout(30):
+            if name == "loop":
+                await rig.shop.finish("slow")
+            state = await rig.engine.parked(session)
+        assert state.status == "failed"
+        assert rig.shop.ran == (["slow"] if name == "loop" else [])
