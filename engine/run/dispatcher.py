@@ -187,6 +187,8 @@ class Dispatcher:
         from engine.run.shared_lanes import LOOK_SECONDS
 
         await shared.look_for_forgotten(self.engine.now())
+        for session_id in self.engine.sessions.stale():
+            await self._guarded(self._forget_unstored, session_id)
         await self._read_inbox()
         return LOOK_SECONDS
 
@@ -197,6 +199,11 @@ class Dispatcher:
         pause = await self._fire()
         await self._read_inbox()
         return pause
+
+    async def _forget_unstored(self, session_id: str) -> None:
+        """A session whose start was not stored is in no lane: the engine sees that it does not exist."""
+        if await self.engine.writer.call(self.engine.store.sessions.head, session_id) is None:
+            await self.engine.apply(session_id, None)
 
     async def _wait(self, pause: float) -> None:
         try:

