@@ -34,9 +34,10 @@ from engine.nodes.types.spec import Meter
 MARK = "SAYSO_EXECUTION"
 """Environment variable that identifies the processes that a command started."""
 
-_SURE, _LOOK_SECONDS, _EXEC_SECONDS = 3, 0.001, 2.0
-"""Looks after which a process surely has no environment, seconds between looks, and the most that one may take to start another
-program."""
+_LOOK_SECONDS, _EXEC_SECONDS = 0.001, 2.0
+"""Seconds between looks at a process, and the most that one may take to start another program."""
+_ENVIRONMENT = slice(47, 49)
+"""Where its environment begins and ends, among the fields of a process; the end is 0 while it starts another program."""
 
 LINGER = 1.0
 """Seconds that an output may stay open after its process has ended."""
@@ -277,30 +278,35 @@ def _processes() -> list[int]:
         return []
 
 
+def _stat(pid: int) -> list[bytes]:
+    """The fields of a process behind its name, which may hold anything: state, parent, group and more."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].split()
+
+
 def _group_of(pid: int) -> int | None:
     """The group of a process that runs; None for one that has ended."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            # The name in parentheses may hold anything; the fields after it are state, parent, group.
-            state, _, pgrp = file.read().rpartition(b")")[2].split()[:3]
+        state, _, pgrp = _stat(pid)[:3]
     except (OSError, ValueError):
         return None
     return int(pgrp) if state not in (b"Z", b"X") else None
 
 
 def _is_marked(pid: int, mark: bytes) -> bool:
-    """True if a process has the mark. One that starts another program has neither environment nor command line for a moment,
-    on a busy machine a long one: it is asked again."""
-    until, without = time.monotonic() + _EXEC_SECONDS, 0
+    """True if a process has the mark. One that starts another program has no environment for a moment, on a busy machine a
+    long one: it is asked again until it is known where its environment ends."""
+    until = time.monotonic() + _EXEC_SECONDS
     try:
-        while without < _SURE and time.monotonic() < until:
+        while time.monotonic() < until:
+            before = _stat(pid)[_ENVIRONMENT]
             with open(f"/proc/{pid}/environ", "rb") as file:
                 environment = file.read()
             if environment:
                 return mark in environment.split(b"\0")
             os.readlink(f"/proc/{pid}/exe")  # fails for a zombie, and for what belongs to the kernel
-            with open(f"/proc/{pid}/cmdline", "rb") as file:
-                without = without + 1 if file.read() else 0
+            if before[1] != b"0" and before == _stat(pid)[_ENVIRONMENT]:
+                return False
             time.sleep(_LOOK_SECONDS)
     except OSError:
         pass
