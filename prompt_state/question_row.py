@@ -97,6 +97,11 @@ class PromptState(Question, kw_only=True, forbid_unknown_fields=True):
         """True if an answer would still count."""
         return self.status in OPEN_STATUSES
 
+    @property
+    def requester(self) -> dict[str, Json]:
+        """The person who started the session, as an actor's record."""
+        return {"id": self.requester_id, "name": self.requester_name}
+
     def to_bytes(self) -> bytes:
         """The stored form: JSON in camelCase with its version. What only some prompts have stands in theirs only."""
         fields = to_builtins(self)

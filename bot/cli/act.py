@@ -34,7 +34,7 @@ from bot.terminal.console import (
 from bot.terminal.follow import Begin, Mode, follow, result_json
 from bot.terminal.follower import Follower, open_prompts, terminal_label
 from bot.terminal.lists import letter_json
-from bot.terminal.narration import asked_of, question_lines
+from bot.terminal.narration import asked_line
 from engine.journal.phases import standing
 from engine.journal.records import Head, InboxItem
 from engine.language.actors import Actor
@@ -95,8 +95,7 @@ def act(
                 f"{state.session_id} lives in a Slack thread and goes on there; it is {standing(state.status, state.phase)}."
             )
             for prompt in open_prompts(state):
-                question = one_line(question_lines(prompt.message)[0])
-                print(f"  waits for {asked_of(state, prompt)}: {question}")
+                print(f"  {asked_line(state, prompt)}")
                 print(f"  answer it there, or: sayso prompts answer {prompt.prompt_id} ANSWER")
             return exit_of(state)
         request = None if wanted is None else request_of(head.session_id, wanted, actor)

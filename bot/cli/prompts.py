@@ -23,6 +23,7 @@ from bot.cli.lookup import (
     refuse_ended,
 )
 from bot.config.session_files import SessionFiles, keep
+from bot.faces.question import row_face
 from bot.rendering.text import plain, waiting_on
 from bot.terminal.console import (
     Exit,
@@ -40,9 +41,8 @@ from bot.terminal.console import (
 )
 from bot.terminal.follower import read_answer
 from bot.terminal.forms import field_lines
-from bot.terminal.narration import covered_lines, prompt_json, standing
+from bot.terminal.narration import face_lines, prompt_json, standing, told
 from engine.decide.question import timed_out
-from engine.forms import value_text
 from engine.forms.question import Question
 from engine.journal.phases import ENDED
 from engine.journal.records import DropLock, Head, LockRow
@@ -181,13 +181,9 @@ def _unlisted(store: Store, listed: Container[str]) -> Iterator[str]:
                 yield head.session_id
 
 
-def _requester(prompt: PromptState) -> dict[str, Json]:
-    return {"id": prompt.requester_id, "name": prompt.requester_name}
-
-
 def _row(prompt: PromptState, flow: str) -> tuple[str, ...]:
     choices = " | ".join(option["label"] for option in prompt.options) or _takes(prompt)
-    whom = plain(waiting_on(prompt, _requester(prompt)))
+    whom = plain(waiting_on(prompt, prompt.requester))
     question = one_line(plain(prompt.message), 200)
     return prompt.prompt_id, clean(flow), one_line(whom, 30), one_line(choices, 30), question
 
@@ -213,24 +209,16 @@ def show_prompt(place: Place, prompt_id: str, *, as_json: bool) -> int:
         return Exit.OK
     paint = Paint(sys.stdout)
     print(f"{paint('bold', prompt.prompt_id)}  {clean(flow)}, {clean(prompt.path)}, {prompt.status}")
-    print(f"  asked: {one_line(plain(waiting_on(prompt, _requester(prompt))), 200)}")
-    for line in clean(plain(prompt.message)).splitlines():
+    said = row_face(prompt, flow)
+    for line in (told(said.outcome or said.lead), *face_lines(said)):
         print(f"  {line}")
-    for line in covered_lines(prompt.covers):
-        print(f"  {clean(line)}")
-    for option in prompt.options:
-        choose = f"--value {shlex.quote(str(option['value']))}" + (
-            " --reason ..." if option.get("asks") else ""
-        )
-        print(f"  - {one_line(option['label'], 200)}  {paint('dim', choose)}")
+    for each, option in zip(said.controls, prompt.options, strict=True):
+        choose = f"--value {shlex.quote(str(option['value']))}" + (" --reason ..." * (not each.press))
+        print(f"  - {one_line(each.label, 200)}  {paint('dim', choose)}")
     if prompt.options and prompt.accepts_text:
         print(f"  - or other words  {paint('dim', '--text ...')}")
-    for field in prompt.fields:
-        # The fields that an approver may change first.
-        if field["name"] in prompt.editable:
-            now = one_line(value_text(field, prompt.values.get(field["name"])), 200)
-            change = f"--edit {field['name']}=..."
-            print(f"  {one_line(field['title'], 150)}: {now}  {paint('dim', change)}")
+    for name in prompt.editable:
+        print(f"  - change {name} first  {paint('dim', f'--edit {name}=...')}")
     for field in [] if prompt.options and not prompt.fills_beside else prompt.fields:
         first, *rest = (one_line(line, 300) for line in field_lines(field))
         needed = "needed" if field["required"] else "if any"
@@ -238,13 +226,13 @@ def show_prompt(place: Place, prompt_id: str, *, as_json: bool) -> int:
         for line in rest:
             print(f"      {line}")
     if prompt.accepts_files:
-        print(f"  files: {prompt.max_files} at most, {prompt.max_size:,} bytes each  --file PATH")
+        print(f"  - {said.files}  {paint('dim', '--file PATH')}")
     return Exit.OK
 
 
 def _as_json(prompt: PromptState, flow: str) -> dict[str, Json]:
     return {
-        **prompt_json(prompt, prompt.session_id, flow, _requester(prompt)),
+        **prompt_json(row_face(prompt, flow), prompt.session_id, flow),
         "status": prompt.status,
         "threadKey": prompt.thread_key,
         "messageTs": prompt.message_ts,

@@ -107,9 +107,8 @@ class Presses:
         items, left = [], 0
         for prompt in prompts:
             actor = await self.people.actor(data, entries=prompt.approvers or ())
-            requester: dict[str, Json] = {"id": prompt.requester_id, "name": prompt.requester_name}
             voted = any((vote.actor_id, vote.vote) == (actor.id, "approve") for vote in prompt.votes)
-            if voted or not may_act_on(actor, [prompt], self.notices.gate.target(requester, True)):
+            if voted or not may_act_on(actor, [prompt], self.notices.gate.target(prompt.requester, True)):
                 left += 1
                 continue
             index = [option["value"] for option in prompt.options].index("approve")

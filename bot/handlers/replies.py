@@ -298,8 +298,7 @@ class Conversation:
         asked = tuple(prompt for prompt in of_thread if prompt.session_id in sound)
         may_answer: frozenset[str] = frozenset()
         if asked:
-            requester: dict[str, Json] = {"id": asked[0].requester_id, "name": asked[0].requester_name}
-            may_answer = may_act_on(actor, asked, self.notices.gate.target(requester, True))
+            may_answer = may_act_on(actor, asked, self.notices.gate.target(asked[0].requester, True))
         # Unsolicited hints in the thread, including those of an earlier process.
         engine, hinted = self.notices.engine, set()
         for prompt in asked:

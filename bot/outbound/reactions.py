@@ -11,10 +11,10 @@ import logging
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 
+from bot.faces.marks import WAITING, reaction_of
 from bot.outbound.calls import UNREACT, Hold, Posted
 from bot.outbound.posts import DROPPED, Outcome, Sent, result_of
 from bot.outbound.sender import STALE_SECONDS, Send, Sender
-from bot.rendering.marks import WAITING, reaction_of
 from bot.wire.client import Permanent
 from engine.journal.phases import ENDED
 from engine.journal.records import Head, OutboxRow

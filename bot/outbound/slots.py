@@ -35,13 +35,12 @@ from bot.outbound.posts import (
 from bot.outbound.progress import behind
 from bot.outbound.sender import STALE_SECONDS, Send, Sender, root_of, thread_of
 from bot.outbound.turns import slot_of
-from bot.rendering.approvals import is_request
 from bot.rendering.blocks import Rendered
 from bot.rendering.calls import MOST_TOGETHER, calls_message
 from bot.rendering.card import Behind, card, card_key, look_of, with_question
 from bot.rendering.notes import note
 from bot.rendering.phrases import alike_text
-from bot.rendering.prompts import closed_prompt, prompt_key, prompt_message
+from bot.rendering.prompts import prompt_key, question_message
 from bot.wire.client import NotSent, Permanent, RateLimited, Unknown
 from engine.flow import Flow
 from engine.journal.records import OutboxRow
@@ -229,7 +228,7 @@ class Slots(Sender):
                 return top
             if posted_of(row) is not None:
                 return row
-            lead = None if is_uncertain(row) or not is_request(prompt) else await self._joinable(row, prompt)
+            lead = None if is_uncertain(row) or not prompt.is_request else await self._joinable(row, prompt)
             where = posted_of(lead)
             if lead is None or where is None:
                 return row
@@ -249,7 +248,7 @@ class Slots(Sender):
         before and is open."""
         writer = self.ledger.writer
         waiting = await writer.call(prompts.waiting, writer.store.prompts, thread_key=row.lane)
-        others = [one for one in reversed(waiting) if one.prompt_id != prompt.prompt_id and is_request(one)]
+        others = [one for one in reversed(waiting) if one.prompt_id != prompt.prompt_id and one.is_request]
         rows = [(one, await self.ledger.row(prompt_key(one.prompt_id))) for one in others]
         leads = [
             (one, str(result_of(found).get("on") or found.key)) for one, found in rows if found is not None
@@ -282,12 +281,10 @@ class Slots(Sender):
         """The message of one question, or of several, as it is now; `reason` is why it was withdrawn, where it was."""
         # As it was posted: a deadline that only the session has is told when it is near.
         asked = [one if one.timeout_seconds else replace(one, deadline=None) for one in asked]
-        names, now = await self.ids(*asked), self.ledger.now()
+        ids, now = await self.ids(*asked), self.ledger.now()
         if len(asked) > 1:
-            return calls_message(state, asked, flow, names=names, now=now)
-        if asked[0].open:
-            return prompt_message(state, asked[0], flow, names=names, now=now)
-        return closed_prompt(state, asked[0], flow, names=names, reason=reason)
+            return calls_message(state, asked, flow, ids, now)
+        return question_message(state, asked[0], flow, ids, now, reason or "")
 
     # --- others --------------------------------------------------------------------------------------------
 

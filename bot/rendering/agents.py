@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from bot.faces.marks import EMOJI, WITHDRAWN
 from bot.rendering.blocks import (
     MOST_UNITS,
     Block,
@@ -25,7 +26,6 @@ from bot.rendering.blocks import (
     with_id,
     words,
 )
-from bot.rendering.marks import EMOJI, WITHDRAWN
 from bot.rendering.plan import Steps, plan_lines, plan_steps, plan_title
 from bot.rendering.text import clip, cut, one_line, safe, shown, take, weight
 from engine.language.codec import Json, encode

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from bot.rendering.marks import EMOJI, LISTENING, WITHDRAWN
+from bot.faces.marks import EMOJI, LISTENING, WITHDRAWN
 from bot.rendering.text import clip, cut, for_reader, one_line, plain, shown, take, weight
 from engine.language.codec import Json, clean_text, encode
 from engine.language.counting import cells, plural

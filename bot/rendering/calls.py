@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from bot.faces.question import Face, Ids, asked
 from bot.rendering import approvals
 from bot.rendering import blocks as kit
 from bot.rendering.blocks import Block, Rendered, actions, button, context, rendered, section, size
 from bot.rendering.flow import around
-from bot.rendering.grants import given_with, grant_blocks
-from bot.rendering.prompts import buttons_of, more_menu, outcome_text, prompt_key, rule_lines
-from bot.rendering.text import asked, cut, one_line, person, safe, shown, whom
+from bot.rendering.grants import allowed_blocks
+from bot.rendering.prompts import buttons_of, more_menu, prompt_key, session_face
+from bot.rendering.text import cut, mrkdwn, one_line, person, safe, shown, whom
 from engine.flow import Flow
 from engine.journal.state import Asked, State
 from engine.language.codec import Json
@@ -59,78 +60,74 @@ def beside(state: State, prompt: Asked) -> list[Asked]:
     return found if prompt in found and len(found) > 1 else []
 
 
-def calls_message(
-    state: State, calls: Sequence[Asked], flow: Flow, *, names: Mapping[str, str] | None, now: str
-) -> Rendered:
+def calls_message(state: State, calls: Sequence[Asked], flow: Flow, ids: Ids, now: str) -> Rendered:
     """Return the current calls: each with its action and buttons, or its decision."""
-    key = prompt_key(calls[0].prompt_id)
-    waiting = [one for one in calls if one.open]
-    lead = _lead(state, calls, waiting, names)
-    if approvals.is_request(calls[0]):
+    key, first, many = prompt_key(calls[0].prompt_id), calls[0], len(calls) > _MOST
+    faces = [session_face(state, one, flow, ids, now) for one in calls]
+    waiting = [said for said in faces if said.question.open]
+    lead = _lead(state, len(calls), [said.question for said in waiting], ids)
+    if first.is_request:
         about = (state.inputs or {}).get("about") or {}
         lead += f"\n*{safe(one_line(str(about.get('who')), 300))}*, for {person(state.actor)}"
     head = [section(lead, key, most=900)]
     if len(waiting) > 1:
-        value = ",".join(f"{one.prompt_id} {one.nonce}" for one in waiting)
+        value = ",".join(f"{said.question.prompt_id} {said.question.nonce}" for said in waiting)
         head.append(actions([button(f"Approve all ({len(waiting)})", ALL, value, "primary")]))
-    ruled = waiting[:1] if approvals.is_request(calls[0]) else waiting
-    said = list(dict.fromkeys(line for one in ruled for line in rule_lines(state, one, flow, now)))
-    where = " › ".join([safe(one_line(flow.name, 80)), *around(state, flow, calls[0].path)])
+    ruled = waiting[:1] if first.is_request else waiting
+    rules = list(dict.fromkeys(mrkdwn(line) for said in ruled for line in said.rules))
+    where = " › ".join([safe(one_line(flow.name, 80)), *around(state, flow, first.path)])
     tail = [
-        *([context(*said)] if said else []),
-        context(f"#{calls[0].number} to #{calls[-1].number} · {where}"),
+        *([context(*rules)] if rules else []),
+        context(f"#{first.number} to #{calls[-1].number} · {where}"),
     ]
-    many = len(calls) > _MOST
-    parts = [_brief_parts(one, flow) if many else _parts(state, one, flow) for one in calls]
+    parts = [_brief_parts(said) if many else _parts(state, said) for said in faces]
     fixed = size([*head, *tail, *(block for part in parts for block in part)])
     room = (kit.MOST_UNITS - fixed) // len(calls)
     blocks = [*head]
-    for one, (first, *rest) in zip(calls, parts, strict=True):
-        runs = approvals.runs_blocks(one, room, is_open=one.open, notice=_NOTICE if many else None)
-        blocks += [first, *runs, *rest]
-    typed = [f"`sayso prompts answer {one.prompt_id}`" for one in waiting]
+    for one, (title, *rest) in zip(calls, parts, strict=True):
+        runs = approvals.runs_blocks(one, room, notice=_NOTICE if many else None)
+        blocks += [title, *runs, *rest]
+    typed = [f"`sayso prompts answer {said.question.prompt_id}`" for said in waiting]
     plain = f"Its buttons cannot be shown. Use {', '.join(typed)}." if typed else ""
     text = "\n".join([lead, *(safe(one_line(str((one.covers or {}).get("text")), 200)) for one in calls)])
     return rendered(text, [*blocks, *tail], key, plain=plain)
 
 
-def _lead(
-    state: State, calls: Sequence[Asked], waiting: Sequence[Asked], names: Mapping[str, str] | None
-) -> str:
+def _lead(state: State, count: int, waiting: Sequence[Asked], ids: Ids) -> str:
     """Return the number of waiting calls, and the people they wait for."""
     if not waiting:
-        return f"🔐 *{len(calls)} calls*, all decided"
-    people = dict.fromkeys(entry for one in waiting for entry in asked(one, state.actor, names))
-    count = f"{len(waiting)} of {len(calls)} calls" if len(waiting) < len(calls) else f"{len(calls)} calls"
-    return f"🔐 *{count} need approval* from {whom(list(people), state.actor, names)}"
+        return f"🔐 *{count} calls*, all decided"
+    people = dict.fromkeys(entry for one in waiting for entry in asked(one, state.actor, ids))
+    some = f"{len(waiting)} of {count} calls" if len(waiting) < count else f"{count} calls"
+    return f"🔐 *{some} need approval* from {whom(list(people), state.actor, ids)}"
 
 
-def _parts(state: State, one: Asked, flow: Flow) -> list[Block]:
+def _parts(state: State, said: Face) -> list[Block]:
     """Return the blocks before and after a call's action: its title, and its buttons or decision."""
+    one = said.question
     title = section(f"*#{one.number}* {cut(shown(one.message), _MESSAGE)}", most=_MESSAGE + 60)
     if not one.open:
-        grant = state.grants.get(one.prompt_id)
-        allowed = grant_blocks(state, one, grant) if grant else given_with(one)
-        return [title, section(outcome_text(one, flow, None), most=_OUTCOME), *allowed]
-    editors = ", ".join(person({"id": editor}) for editor in one.changed_by[:5])
-    lines = [
-        approvals.handed_line(one),
-        f"✏️ Changed by {editors}" if editors else None,
-        approvals.tally(one),
-    ]
-    about = [context(" · ".join(filter(None, lines)), most=_OUTCOME)] if any(lines) else []
-    return [{**title, "accessory": more_menu(one)}, *about, *buttons_of(one, kit.MOST_UNITS)]
+        return [title, section(mrkdwn(said.outcome), most=_OUTCOME), *allowed_blocks(state, one)]
+    lines = [mrkdwn(line) for line in (said.handed, said.changed, *said.votes[:1]) if line]
+    about = [context(" · ".join(lines), most=_OUTCOME)] if lines else []
+    title["accessory"] = more_menu(said, "always", "reject", "hand")
+    return [title, *about, *buttons_of(said, kit.MOST_UNITS)]
 
 
-def _brief_parts(one: Asked, flow: Flow) -> list[Block]:
+def _brief_parts(said: Face) -> list[Block]:
     """Return the same for one of many: short enough for ten in Slack. Rare actions are on Home, and here once fewer are
     left."""
+    one = said.question
     reason = one.message.partition("\n> ")[2]
-    lines = [f"*#{one.number}*", approvals.tally(one), f"> {cut(shown(reason), _BRIEF)}" if reason else None]
+    lines = [
+        f"*#{one.number}*",
+        *map(mrkdwn, said.votes[:1]),
+        f"> {cut(shown(reason), _BRIEF)}" if reason else None,
+    ]
     title = section("\n".join(cut(line, 2 * _BRIEF) for line in lines if line))
     if one.open:
-        return [title, *buttons_of(one, kit.MOST_UNITS, edit=False)]
-    return [title, section(outcome_text(one, flow, None), most=2 * _BRIEF)]
+        return [title, *buttons_of(said, kit.MOST_UNITS, edit=False)]
+    return [title, section(mrkdwn(said.outcome), most=2 * _BRIEF)]
 
 
 def pairs(value: str) -> list[tuple[str, str]]:

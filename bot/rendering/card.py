@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from hashlib import sha256
 from typing import NamedTuple
 
+from bot.faces.marks import EMOJI, LISTENING, mark_of
 from bot.rendering.blocks import (
     MOST_BLOCKS,
     MOST_TASKS,
@@ -35,7 +36,6 @@ from bot.rendering.blocks import (
 from bot.rendering.blocks import sections as lines_as_sections
 from bot.rendering.clocks import out_of_reach_words
 from bot.rendering.flow import WITHOUT_EFFECT, latest_visits, place_of
-from bot.rendering.marks import EMOJI, LISTENING, mark_of
 from bot.rendering.nested import (
     Waits,
     asks_for,
@@ -44,7 +44,7 @@ from bot.rendering.nested import (
     progress,
     wait_words,
 )
-from bot.rendering.text import as_code, cut, date, elapsed, one_line, person, safe, shortened, waiting_on
+from bot.rendering.text import as_code, cut, date, one_line, person, safe, shortened, waiting_on
 from engine.decide import limits
 from engine.decide.outages import waited_out
 from engine.flow import Flow
@@ -52,7 +52,7 @@ from engine.journal.queries import agent_of, ended_at, is_rejected, is_rejection
 from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.codec import Json, encode
-from engine.language.counting import ordinal, plural
+from engine.language.counting import elapsed, ordinal, plural
 from engine.language.credentials import without_credentials
 from engine.nodes.types.spec import Meter
 

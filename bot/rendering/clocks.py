@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from bot.faces.question import asked
 from bot.rendering.flow import label_of
 from bot.rendering.nested import asks_for
-from bot.rendering.text import as_code, asked, date, elapsed, one_line, safe, whom
+from bot.rendering.text import as_code, date, one_line, safe, whom
 from engine.flow import Flow
 from engine.journal.queries import people_among
 from engine.journal.state import Asked, State
-from engine.language.counting import ordinal
+from engine.language.counting import elapsed, ordinal
 
 _WHY = {
     "is_archived": "the channel was archived",

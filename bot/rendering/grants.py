@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bot.rendering.approvals import handle, is_request
+from bot.rendering.approvals import handle
 from bot.rendering.blocks import Block, actions, button, context, field_block, modal, option, section, with_id
 from bot.rendering.text import as_code, date, one_line, person, safe, shown
 from engine.decide.agents.grants import MOST_FIELDS, USUAL_SECONDS, standing
@@ -42,7 +42,7 @@ def always_view(
 ) -> dict[str, object]:
     """Return the modal for a grant: the call's input, editable as patterns, and its duration; prefilled by an earlier
     vote for one."""
-    tool, of_request = prompt.tool or {}, is_request(prompt)
+    tool, of_request = prompt.tool or {}, prompt.is_request
     fields = (voted or {}).get("fields") or {}
     name = as_code(str(tool["name"]))
     said = (
@@ -116,24 +116,21 @@ def where(grant: Grant) -> str:
     return f" in runs of *{safe(str(told['flow']))}* in this {place}"
 
 
-def grant_blocks(state: State, prompt: Asked, grant: Grant) -> list[Block]:
-    """Return the grant of an approval, with its revoke button."""
-    if grant.over is not None or state.ended:
+def allowed_blocks(state: State, prompt: Asked) -> list[Block]:
+    """Return the calls that are always allowed with an approval, with the button that revokes this; empty if none are."""
+    revoke = actions([button("Revoke", REVOKE, handle(prompt))])
+    grant, always = state.grants.get(prompt.prompt_id), (prompt.answer or {}).get("always")
+    if grant is not None and (grant.over is not None or state.ended):
         return [context(f"♾️ Calls like this were always allowed; that is {grant.over or 'over'}.")]
-    return [context(line(grant)), actions([button("Revoke", REVOKE, handle(prompt))])]
-
-
-def given_with(prompt: Asked) -> list[Block]:
-    """Return the grant of an external agent's approved request, with its revoke button."""
-    always = (prompt.answer or {}).get("always")
-    if always is None or prompt.at is None or not is_request(prompt):
+    if grant is not None:
+        return [context(line(grant)), revoke]
+    if always is None or prompt.at is None or not prompt.is_request:
         return []
     until = date(timestamps.after(prompt.at, float(always["seconds"])))
-    place = _OF_REQUESTS[always["scope"]]
     told = (_field(name, wanted) for name, wanted in always["fields"].items())
     text = safe(one_line(", ".join(told), 200)).replace("`", "'")
-    said = f"♾️ Allowed until {until} for {place}: `{text}`"
-    return [context(said), actions([button("Revoke", REVOKE, handle(prompt))])]
+    place = _OF_REQUESTS[always["scope"]]
+    return [context(f"♾️ Allowed until {until} for {place}: `{text}`"), revoke]
 
 
 def home_grants(states: Sequence[State], now: str, wide: Sequence[Grant] = ()) -> list[Block]:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bot.faces.marks import mark_of
 from bot.rendering.blocks import Block, actions, button, context, header, option, section, select
 from bot.rendering.grants import home_grants
-from bot.rendering.marks import mark_of
 from bot.rendering.text import date, one_line, person, safe
 from bot.rendering.waiting import MOST_TOGETHER, TOGETHER, Waiting, alike, question_blocks, waits_line
 from engine.flow import Flow

@@ -10,17 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from bot.faces.marks import EMOJI, LISTENING, WITHDRAWN
+from bot.faces.question import tally
 from bot.rendering.agents import ASK, brief_input
-from bot.rendering.approvals import tally
 from bot.rendering.blocks import INDENT
 from bot.rendering.flow import WITHOUT_EFFECT, around, item_label, label_of, node_of
-from bot.rendering.marks import EMOJI, LISTENING, WITHDRAWN
-from bot.rendering.text import clip, date, elapsed, one_line, safe, shown, waiting_on
+from bot.rendering.text import clip, date, mrkdwn, one_line, safe, shown, waiting_on
 from engine.decide.outages import waited_out
 from engine.flow import Flow, Node
 from engine.journal.queries import TURN, agent_of, is_rejected, verdict
 from engine.journal.state import COLLECT, AgentRun, Asked, ContainerRun, NodeRun, State, TimerRun, below
 from engine.language import timestamps
+from engine.language.counting import elapsed
 from engine.messages.money import dollars
 from engine.nodes.types.spec import Meter
 
@@ -65,7 +66,7 @@ def asks_for(state: State, prompt: Asked, flow: Flow) -> str:
 
 def wait_words(prompt: Asked, state: State, names: Mapping[str, str]) -> str:
     """Return the people a prompt waits for, and the state of the votes. Its own message has the deadline."""
-    votes = tally(prompt)
+    votes = mrkdwn(tally(prompt))
     return (
         f"waiting for {waiting_on(prompt, state.actor, names)}{f' · {votes}' if votes else ''}"
         f"{_next_clock(state, prompt)}"

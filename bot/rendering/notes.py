@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from msgspec import Struct, field
 
+from bot.faces.marks import EMOJI
 from bot.rendering.approvals import OPEN
 from bot.rendering.blocks import (
     MOST_MESSAGE,
@@ -39,7 +40,6 @@ from bot.rendering.blocks import (
 )
 from bot.rendering.flow import WITHOUT_EFFECT, label_of, latest_visits, node_of, place_of
 from bot.rendering.home import START
-from bot.rendering.marks import EMOJI
 from bot.rendering.text import clip, cut, message_line, one_line, person, plain, safe, shown, weight
 from engine.flow import Flow
 from engine.journal.queries import is_rejection, verdict

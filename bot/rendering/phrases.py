@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from bot.faces.marks import mark_of
 from bot.rendering.blocks import words
 from bot.rendering.card import Behind, lock_wait
 from bot.rendering.clocks import out_of_reach_words
 from bot.rendering.flow import place_of
-from bot.rendering.marks import mark_of
 from bot.rendering.nested import asks_for, open_prompts
 from bot.rendering.notes import agent_labels
-from bot.rendering.text import cut, date, elapsed, escape, one_line, safe, waiting_on
+from bot.rendering.text import cut, date, escape, one_line, safe, waiting_on
 from engine.decide.outages import waited_out
 from engine.decide.question import timed_out
 from engine.flow import Flow
@@ -22,7 +22,7 @@ from engine.journal.state import Asked, State
 from engine.language import timestamps
 from engine.language.actors import Actor
 from engine.language.codec import Json
-from engine.language.counting import plural
+from engine.language.counting import elapsed, plural
 from prompt_state.question_row import PromptState
 from prompt_state.routing import Listener
 

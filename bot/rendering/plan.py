@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bot.faces.marks import EMOJI
 from bot.rendering.blocks import TASK_TITLE
-from bot.rendering.marks import EMOJI
 from bot.rendering.text import one_line, safe
 from engine.journal.queries import PLAN
 from engine.language.codec import Json

@@ -1,13 +1,14 @@
-"""A prompt as a Slack message: open, with its buttons; closed, with the answer, its author and time; and its clocks:
-reminders, escalations, the next due step. Pure.
+"""A question as a Slack message: open, with its buttons; closed, with the answer, its author and time. It writes the face
+(`bot.faces`) within Slack's limits. Pure.
 
 A question's text stays in its own thread: other channels and direct messages only get its place, and a link.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from msgspec.structs import replace
 
+from bot.faces.question import Control, Face, Ids, Scene, face
 from bot.rendering import approvals
 from bot.rendering import blocks as kit
 from bot.rendering.blocks import (
@@ -24,56 +25,36 @@ from bot.rendering.blocks import (
 )
 from bot.rendering.flow import around, label_of
 from bot.rendering.forms import form_about, form_controls, form_values
-from bot.rendering.grants import given_with, grant_blocks
-from bot.rendering.marks import EMOJI, WITHDRAWN
-from bot.rendering.text import (
-    asked,
-    date,
-    elapsed,
-    in_full,
-    numbered,
-    one_line,
-    person,
-    safe,
-    shown,
-    weight,
-    whom,
-)
+from bot.rendering.grants import allowed_blocks
+from bot.rendering.text import in_full, mrkdwn, numbered, one_line, plain, safe, shown, weight
 from engine.decide.prompt_timers import goto_of
 from engine.decide.question import summary
 from engine.flow import Flow
-from engine.forms.question import Question
-from engine.journal.queries import agent_of, is_outage, people_among
+from engine.journal.queries import agent_of
 from engine.journal.state import Asked, State
-from engine.language import working_hours
-from engine.language.codec import Json
 from engine.language.counting import plural
-from engine.language.timestamps import format_size
 from prompt_state.question_row import own_words
 
 _BUTTONS = 25
 _SELECT = 100
+_LEAST = 8
+"""Units of each label that are shown, however many options there are."""
 _COVERED_ROOM = 1_000
 """Units reserved for the action that an approval covers."""
+_LEAST_COVERED = 600
+"""Units of the covered action that are always shown, however long the question is."""
 _REQUEST_ROOM = 3_000
 """Units of a call that an agent wants to make: people read it on a phone, and a button shows the rest."""
 _MESSAGE_ROOM = 1_200
 """Units kept free for the words of the question, however many options there are."""
-
-_EXPIRED = {
-    "fail": "the step failed",
-    "reject": "rejected",
-    "approve": "approved",
-    "default": "the default was used",
-    "cancel": "the server was told",
+_MORE = {
+    "whole": "See all of it",
+    "always": "Always allow…",
+    "edit": "Edit…",
+    "reject": "Reject with a reason…",
+    "hand": "Hand over to somebody else…",
 }
-_WILL = {
-    "fail": "No answer by then: the step fails",
-    "reject": "No decision by then: rejected",
-    "approve": "No decision by then: approved",
-    "default": "No answer by then: the default is used",
-    "cancel": "No answer by then: the server is told",
-}
+"""Entries of the menu of rarely used actions, by the view that each opens."""
 
 
 def prompt_key(prompt_id: str, reposts: int = 0) -> str:
@@ -90,126 +71,92 @@ def message_of(key: str | None) -> tuple[str, str] | None:
     return channel, ts
 
 
-def option_value(prompt: Asked, index: int) -> str:
-    """Return the value of a button: ids and an index, never the option's meaning."""
-    return f"{prompt.prompt_id}|{prompt.nonce}|{index}"
+def session_face(
+    state: State, prompt: Asked, flow: Flow | None, ids: Ids = None, now: str | None = None, reason: str = ""
+) -> Face:
+    """The face of a question in its session, whose flow may be unreadable here; see `Scene` for the rest."""
+    told = Scene(requester=state.actor, flow=state.flow_name, ids=ids, now=now, reason=reason)
+    if flow is None:
+        return face(prompt, told)
+    covers = prompt.covers or {}
+    scene = replace(
+        told,
+        flow=flow.name,
+        outside=() if prompt.input else [plain(name) for name in around(state, flow, prompt.path)],
+        node=plain(label_of(flow, prompt.path)),
+        covered=plain(label_of(flow, str(covers.get("path") or covers.get("nodeId") or ""))),
+        goto=plain(label_of(flow, goto_of(prompt) or "")),
+        of_agent=prompt.kind == "ask" and agent_of(state, prompt.path) is not None,
+        below=_stands_below(prompt),
+    )
+    return face(prompt, scene)
 
 
-def prompt_message(
-    state: State,
-    prompt: Asked,
-    flow: Flow,
-    *,
-    names: Mapping[str, str] | None = None,
-    now: str | None = None,
+def question_message(
+    state: State, prompt: Asked, flow: Flow, ids: Ids = None, now: str | None = None, reason: str = ""
 ) -> Rendered:
-    """An open prompt. `names` are Slack's ids by e-mail address and `@group`. `now` is when it is shown, which is when
-    its clock starts; without it a deadline that is not set yet is not shown."""
+    """A question, open or closed. `ids` are Slack's by e-mail address and `@group`. `now` is when it is shown, which is
+    when its clock starts; without it a deadline that is not set yet is not shown. `reason` is why it was withdrawn."""
+    said = session_face(state, prompt, flow, ids, now, reason)
     key = prompt_key(prompt.prompt_id, prompt.reposts)
-    lead = _lead(state, prompt, flow, names)
-    head = [{**section(lead, key, most=900), "accessory": more_menu(prompt)}]
-    rules = [*rule_lines(state, prompt, flow, now), *_clock_rules(state, prompt, names or {})]
-    tail = [*([context(*rules)] if rules else []), context(place_line(state, prompt, flow))]
-    if prompt.accepts_text or prompt.accepts_files:
-        tail = [_reply_hint(prompt), *tail]
-    # An approval's proposal is shown with its values.
-    form = [] if prompt.is_approval or not prompt.fields else form_about(prompt)
-    under = [*form, *_decision(prompt, is_open=True)]
-    covers = _COVERED_ROOM if prompt.covers else 0
-    room = kit.MOST_UNITS - size(head) - size(tail) - size(under) - covers - _MESSAGE_ROOM
-    controls = buttons_of(prompt, room)
-    message = shown(prompt.message)
-    covered = _covered(prompt, flow, message, [*head, *under, *controls, *tail], is_open=True)
-    blocks = fit_text(head, message, [*under, *covered, *controls, *tail])
-    # Instructions for clients without blocks, and so without buttons.
-    typed = "Reply here, or use" if prompt.accepts_text else "Its buttons cannot be shown. Use"
-    plain = f"{typed} `sayso prompts answer {prompt.prompt_id}`."
-    return rendered(f"{lead}\n{message}", blocks, key, plain=plain)
+    lead, message = mrkdwn(said.lead), shown(prompt.message)
+    head, place = section(lead, key, most=900), context(mrkdwn(said.place))
+    votes = [f"🗳️ {mrkdwn(line)}" if line is said.votes[0] else mrkdwn(line) for line in said.votes]
+    lines = [*votes, *([mrkdwn(said.handed)] if said.handed else [])]
+    under = [*approvals.value_blocks(said), *kit.sections(lines)]
+    controls: list[Block] = []
+    if prompt.open:
+        head["accessory"] = more_menu(said, "always", "reject", "hand")
+        rules = list(map(mrkdwn, (*said.rules, *said.clocks)))
+        hint = [_reply_hint(said)] if prompt.accepts_text or prompt.accepts_files else []
+        tail = [*hint, *([context(*rules)] if rules else []), place]
+        # An approval's proposal is shown with its values.
+        under = [*(form_about(prompt) if "form" in said.ways else []), *under]
+        covers = _COVERED_ROOM if prompt.covers else 0
+        room = kit.MOST_UNITS - size([head]) - size(tail) - size(under) - covers - _MESSAGE_ROOM
+        controls = buttons_of(said, room)
+        # Instructions for clients without blocks, and so without buttons.
+        typed = "Reply here, or use" if hint else "Its buttons cannot be shown. Use"
+        text, hidden = lead, f"{typed} `sayso prompts answer {prompt.prompt_id}`."
+    else:
+        outcome, answer = mrkdwn(said.outcome), _answer(said)
+        tail = [section(outcome, most=1_500), *answer, *allowed_blocks(state, prompt), place]
+        given = one_line(summary(prompt), 300) if answer else ""
+        text, hidden = f"{outcome} {safe(given)}".rstrip(), ""
+    covered = _covered(said, message, [head, *under, *controls, *tail])
+    blocks = fit_text([head], message, [*under, *covered, *controls, *tail])
+    return rendered(f"{text}\n{message}", blocks, key, plain=hidden)
 
 
-def _covered(prompt: Asked, flow: Flow, message: str, others: list[Block], *, is_open: bool) -> list[Block]:
+def _covered(said: Face, message: str, others: list[Block]) -> list[Block]:
     """Return the covered action: all of it if the question leaves room, and most of the room otherwise."""
-    if not prompt.covers:
+    if not said.covers:
         return []
-    room = kit.MOST_UNITS - size(others) - _MESSAGE_ROOM
-    asked_for = min(approvals.covered_size(prompt), room * 2 // 3)
-    left = max(asked_for, room - weight(message))
-    left = min(left, _REQUEST_ROOM) if approvals.is_request(prompt) else left
-    covers = prompt.covers
-    label = label_of(flow, str(covers.get("path") or covers.get("nodeId") or ""))
-    return approvals.covered_blocks(prompt, label, left, is_open=is_open)
-
-
-def _decision(prompt: Asked, *, is_open: bool) -> list[Block]:
-    """Return an approval's proposal, the state of its votes, and its handover."""
-    if not prompt.is_approval and not prompt.handed:
-        return []
-    lines = [*approvals.vote_lines(prompt), approvals.handed_line(prompt)]
-    said = [line for line in lines if line]
-    return [*approvals.value_blocks(prompt, is_open=is_open), *(kit.sections(said) if said else [])]
-
-
-def closed_prompt(
-    state: State,
-    prompt: Asked,
-    flow: Flow,
-    *,
-    names: Mapping[str, str] | None = None,
-    reason: str | None = None,
-) -> Rendered:
-    """Return the message of a question that is closed. `reason` is why it was withdrawn, if it was."""
-    key = prompt_key(prompt.prompt_id, prompt.reposts)
-    outcome = outcome_text(prompt, flow, reason)
-    head = [section(_lead(state, prompt, flow, names, closed=True), key, most=900)]
-    answer = _answer(prompt)
-    grants = given_with(prompt)
-    if (grant := state.grants.get(prompt.prompt_id)) is not None:
-        grants = grant_blocks(state, prompt, grant)
-    tail = [section(outcome, most=1_500), *answer, *grants, context(place_line(state, prompt, flow))]
-    message = shown(prompt.message)
-    under = _decision(prompt, is_open=False)
-    covered = _covered(prompt, flow, message, [*head, *under, *tail], is_open=False)
-    said = one_line(summary(prompt), 300) if answer else ""
-    text = f"{outcome} {safe(said)}".rstrip() + f"\n{message}"
-    return rendered(text, fit_text(head, message, [*under, *covered, *tail]), key)
+    room, head = kit.MOST_UNITS - size(others) - _MESSAGE_ROOM, context(mrkdwn(said.covers))
+    text = shown(str((said.question.covers or {}).get("text") or ""))
+    wanted = min(size([approvals.preformatted(text)]) + 600, room * 2 // 3)
+    left = max(wanted, room - weight(message))
+    left = (min(left, _REQUEST_ROOM) if said.question.is_request else left) - size([head])
+    return [head, *approvals.runs_blocks(said.question, left, least=_LEAST_COVERED)]
 
 
 # --- parts -------------------------------------------------------------------------------------------------
 
 
-def _lead(
-    state: State,
-    prompt: Asked,
-    flow: Flow,
-    names: Mapping[str, str] | None,
-    *,
-    closed: bool = False,
-) -> str:
-    """Return the people asked and the subject; its place tells questions of different items apart."""
-    entries = asked(prompt, state.actor, names)
-    kind = prompt.rules
-    lead = f"{kind.icon} {(kind.closed if closed else '') or kind.lead}"
-    if prompt.everybodys:
-        lead = "🔐 *For the admins of sayso* · a run of {whom}"
-    elif is_outage(prompt):
-        lead = "⏳ *The model is away:* {whom}"
-    lead = lead.format(label=kind.label, whom=whom(entries, state.actor, names))
-    outside = around(state, flow, prompt.path) if not prompt.input else []
-    return f"{lead} · *{' › '.join(outside)}*" if outside else lead
-
-
-def more_menu(prompt: Asked) -> Block:
-    """Return the menu of rarely used actions."""
-    entries = [("Hand over to somebody else…", "hand")]
-    if prompt.is_approval and not prompt.require_reason:
-        entries.insert(0, ("Reject with a reason…", "reject"))
-    if (prompt.tool and "always" in prompt.tool) or approvals.is_as_asked(prompt):
-        entries.insert(0, ("Always allow…", "always"))
-    options = [kit.option(label, f"{kind}|{prompt.prompt_id}|{prompt.nonce}") for label, kind in entries]
+def more_menu(said: Face, *ways: str) -> Block:
+    """Return a menu of those rarely used actions that a question has."""
+    value = approvals.handle(said.question)
+    entries = [(way, f"{way}|{value}") for way in said.ways]
+    entries += [
+        ("reject", f"answer|{value}|{each.index}") for each in said.controls if each.press and each.asks
+    ]
+    values = dict(entries)
+    options = [kit.option(_MORE[way], values[way]) for way in ways if way in values]
     return {"type": "overflow", "action_id": f"{approvals.OPEN}more", "options": options}
 
 
-def _reply_hint(prompt: Asked) -> Block:
+def _reply_hint(said: Face) -> Block:
+    prompt = said.question
     number = prompt.number
     several = f" (or, with several questions open, `#{int(number)}: your answer`)" if number else ""
     beside = f" (with several questions open, write `#{int(number)}:` beside them)" if number else ""
@@ -217,127 +164,59 @@ def _reply_hint(prompt: Asked) -> Block:
         return section(f"↩️ Choose one, or *reply in this thread* with your own answer{several}.", most=300)
     if not prompt.accepts_files:
         return section(f"↩️ *Reply in this thread*{several}.", most=300)
-    most, size = prompt.max_files or 1, format_size(prompt.max_size or 0)
-    files = f"a file of at most {size}" if most == 1 else f"up to {most} files of at most {size} each"
     words = "*Reply in this thread*, with words or" if prompt.accepts_text else "*Drop into this thread*"
-    return section(f"📎 {words} {files}{several if prompt.accepts_text else beside}.", most=300)
+    return section(f"📎 {words} {said.files}{several if prompt.accepts_text else beside}.", most=300)
 
 
-def rule_lines(state: State, prompt: Asked, flow: Flow, now: str | None) -> list[str]:
-    """Return the people excluded from answering, and the deadline. The first line names those who may."""
-    rules = []
-    if prompt.exclude_requester and (state.actor or {}).get("id"):
-        rules.append(f"{person(state.actor)} started this and can't approve it.")
-    deadline = prompt.deadline
-    seconds = prompt.timeout_seconds
-    if deadline is None and now is not None and seconds:
-        deadline = working_hours.after(now, seconds, working_hours.of(prompt.hours))
-    if deadline is None:
-        return rules
-    then = _WILL.get(prompt.on_timeout, _WILL["fail"])
-    if prompt.kind == "ask" and agent_of(state, prompt.path) is not None:
-        then = "No answer by then: the agent continues without one"
-    goto = goto_of(prompt)
-    if goto is not None:
-        then = f"No answer by then: continues at *{label_of(flow, goto)}*"
-    return [*rules, f"⏳ Closes {date(deadline)}. {then}."]
-
-
-def place_line(state: State, prompt: Asked, flow: Flow) -> str:
-    number = prompt.number
-    counted = f"#{int(number)} · " if number else ""
-    node = safe(one_line(str(prompt.node_name or ""), 60)) or label_of(flow, prompt.path)
-    outside = around(state, flow, prompt.path) if not prompt.input else []
-    path = " › ".join([safe(one_line(flow.name, 80)), *outside, node])
-    return f"{counted}{path}"
-
-
-def buttons_of(prompt: Asked, room: int, *, edit: bool = True) -> list[Block]:
+def buttons_of(said: Face, room: int, *, edit: bool = True) -> list[Block]:
     """Return the controls of an open question, with the button to `edit` it where it can be."""
-    options: list[Mapping[str, Json]] = list(prompt.options)
-    if not options:
+    prompt = said.question
+    if not said.controls:
         return form_controls(prompt.prompt_id, prompt) if prompt.fields else []
-    told = kit.sections([safe(line) for line in in_full((str(each.get("label")) for each in options), LABEL)])
+    told = kit.sections([safe(line) for line in in_full((each.label for each in said.controls), LABEL)])
     # Omitted text can still be read in the menu, or after the choice.
     told = told if size(told) * 2 <= room else []
-    if len(options) > _BUTTONS:
-        return [*told, *_select(prompt, options, room - size(told))]
-    buttons = [_option_button(prompt, n, option) for n, option in enumerate(options)]
-    if edit and prompt.is_approval and prompt.editable:
-        buttons.append(approvals.opens("Edit…", "edit", prompt))
+    if len(said.controls) > _BUTTONS:
+        return [*told, *_select(said, room - size(told))]
+    buttons = [control_button(said, control) for control in said.controls]
+    if edit and "edit" in said.ways:
+        buttons.append(approvals.opens(_MORE["edit"], "edit", prompt))
     if prompt.fills_beside:
         buttons.insert(0, approvals.opens("Fill in…", "form", prompt, "primary"))
     return [*told, actions(buttons)]
 
 
-def _option_button(prompt: Asked, index: int, option: Mapping[str, Json]) -> Block:
-    label, style = str(option.get("label")), option.get("style")
-    words = approvals.words_view(prompt, option)
-    if words is not None:
-        return approvals.opens(f"{numbered(index, label, LABEL - 1).rstrip('…')}…", words, prompt, style)
-    if option.get("asks"):
-        action = f"{approvals.OPEN}{approvals.TOLD}:{index}"
+def control_button(said: Face, control: Control, place: str = "") -> Block:
+    """The button of a choice. Its value are ids and an index, never the option's meaning; outside of the thread with its
+    `place`."""
+    index, style = control.index, control.style
+    value = f"{approvals.handle(said.question)}|{index}"
+    if control.press:
         return button(
-            f"{numbered(index, label, LABEL - 1).rstrip('…')}…", action, option_value(prompt, index), style
+            numbered(index, control.label, LABEL), f"sayso:option:{index}", f"{value}{place}", style
         )
-    return button(numbered(index, label, LABEL), f"sayso:option:{index}", option_value(prompt, index), style)
+    label = f"{numbered(index, control.label, LABEL - 1).rstrip('…')}…"
+    return button(label, f"{approvals.OPEN}answer:{index}", value, style)
 
 
-def _select(prompt: Asked, options: list[Mapping[str, Json]], room: int) -> list[Block]:
+def _select(said: Face, room: int) -> list[Block]:
     """A menu of up to a hundred options. Where even that is too much for one message, the labels get shorter, and then
     the options fewer: those that are not shown can still be typed."""
-    labels = [" ".join(shown(str(option.get("label"))).split()) or " " for option in options[:_SELECT]]
-    most = LABEL
-    made = _menu(prompt, labels, most)
-    while size(made) + 200 > room and most > 8:
-        most -= 1
-        made = _menu(prompt, labels, most)
-    while size(made) + 200 > room and len(labels) > 1:
-        labels.pop()
-        made = _menu(prompt, labels, most)
-    beyond = len(options) - len(labels)
-    if beyond > 0:
-        made.append(context(f"_This message has no room for {plural(beyond, 'more option')}._"))
-    return made
-
-
-def _menu(prompt: Asked, labels: list[str], most: int) -> list[Block]:
-    listed = [
-        kit.option(numbered(index, label, most), option_value(prompt, index))
-        for index, label in enumerate(labels)
-    ]
-    return [actions([kit.select("sayso:option:select", "Choose…", listed)])]
+    labels = [" ".join(shown(each.label).split()) or " " for each in said.controls[:_SELECT]]
+    shorter = [(len(labels), most) for most in range(LABEL, _LEAST, -1)]
+    fewer = [(count, _LEAST) for count in range(len(labels), 0, -1)]
+    value = approvals.handle(said.question)
+    for count, most in (*shorter, *fewer):
+        listed = [kit.option(numbered(n, labels[n], most), f"{value}|{n}") for n in range(count)]
+        made = [actions([kit.select("sayso:option:select", "Choose…", listed)])]
+        if size(made) + 200 <= room:
+            break
+    beyond = plural(len(said.controls) - count, "more option")
+    note = context(f"_This message has no room for {beyond}._")
+    return [*made, note] if len(said.controls) > count else made
 
 
 # --- closed ------------------------------------------------------------------------------------------------
-
-
-def outcome_text(prompt: Asked, flow: Flow, reason: str | None) -> str:
-    when = f" · {date(prompt.at)}" if prompt.at else ""
-    if prompt.status == "answered":
-        if not prompt.is_approval:
-            where = ", in the reply below" if _stands_below(prompt) else ":"
-            return f"☑️ *Answered* by {person(prompt.actor)}{when}{where}"
-        answer = prompt.answer or {}
-        verdict = _VERDICTS.get(str(answer.get("value")), f"{EMOJI['rejected']} *Rejected*")
-        said = str(answer.get("reason") or "").strip()
-        reason = f"\n“{safe(one_line(said, 900))}”" if said else ""
-        return f"{verdict} by {approvals.deciders(prompt)}{when}{reason}"
-    if prompt.status == "expired":
-        goto = goto_of(prompt)
-        what = (
-            f"it goes on at *{label_of(flow, goto)}*"
-            if goto
-            else _EXPIRED.get(prompt.on_timeout, _EXPIRED["fail"])
-        )
-        return f"⌛ *Nobody answered in time:* {what}{when}"
-    return f"{WITHDRAWN} *Withdrawn:* {safe(one_line(reason or 'it is no longer needed', 200))}{when}"
-
-
-_VERDICTS = {
-    "approve": f"{EMOJI['completed']} *Approved*",
-    "answer": "✍️ *Not run. Someone entered this result instead:*",
-}
 
 
 def _stands_below(prompt: Asked) -> bool:
@@ -351,45 +230,12 @@ def _stands_below(prompt: Asked) -> bool:
     return below and not channel.startswith("D")
 
 
-def _answer(prompt: Asked) -> list[Block]:
+def _answer(said: Face) -> list[Block]:
     """Return the answer, as a text without markup, unless it is below. Approvals have it in their outcome."""
+    prompt = said.question
     if prompt.status != "answered" or prompt.is_approval or _stands_below(prompt):
         return []
     values = (prompt.answer or {}).get("values")
     if values:
         return form_values(prompt, values)
     return [kit.quoted(summary(prompt), most=1_000)]
-
-
-# --- clocks -----------------------------------------------------------------------------------------------
-
-
-_STEPS = 3
-"""Most escalation steps named in a question, the latest ones."""
-
-
-def _clock_rules(state: State, prompt: Asked, names: Mapping[str, str]) -> list[str]:
-    """Return an open question's clocks beside its deadline."""
-    rules = []
-    if prompt.remind_seconds:
-        rules.append(f"🔔 Reminds every {safe(elapsed(prompt.remind_seconds))}{_working(prompt)}.")
-    told = [targets(prompt.escalate[step]["to"], state, names) for step in prompt.escalated[-_STEPS:]]
-    if told:
-        rules.append(f"⏫ Escalated to {'; '.join(told)}.")
-    return rules
-
-
-def _working(prompt: Question) -> str:
-    hours = prompt.hours
-    return f" of working time ({safe(one_line(str(hours['timezone']), 40))})" if hours else ""
-
-
-def targets(entries: list[str], state: State, names: Mapping[str, str]) -> str:
-    """Return the targets of an escalation, named without a mention."""
-    listed = [
-        whom([entry.removeprefix("dm:")], state.actor, names, call=False)
-        if people_among([entry])
-        else f"<#{entry}>"
-        for entry in entries
-    ]
-    return ", ".join(listed)

@@ -7,11 +7,11 @@ escaped when they were evaluated. Everything else comes from people or programs 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from bot.faces.question import Icon, Part, People, Said, When, Whom, Words, asked, listed
 from engine.forms.question import Question
 from engine.language import timestamps
-from engine.language.actors import requester_of
 from engine.language.codec import Json
 from engine.language.template import escape_markup
 from engine.language.template import shown as shown
@@ -160,6 +160,27 @@ def _end(mrkdwn: str, most: int) -> tuple[int, bool]:
 # --- people and times --------------------------------------------------------------------------------------
 
 
+def mrkdwn(words: Words) -> str:
+    """A line of a face as mrkdwn."""
+    return "".join(map(_part, words))
+
+
+def _part(part: Part) -> str:
+    match part:
+        case Icon(sign):
+            return f"{sign} "
+        case Said(text, most):
+            return safe(one_line(text, most))
+        case People(actors):
+            return listed(map(person, actors))
+        case Whom(entries, requester, ids, call):
+            return whom(entries, requester, ids, call=call)
+        case When(at):
+            return date(at)
+        case _:
+            return part
+
+
 def person(actor: Mapping[str, Json] | None) -> str:
     """An actor's record as mrkdwn: a mention of somebody in Slack, the name of anybody else."""
     record = actor or {}
@@ -188,7 +209,7 @@ def picked(field: Mapping[str, Json], value: Json) -> str | None:
 
 
 def whom(
-    entries: list[str] | tuple[str, ...],
+    entries: Sequence[str],
     requester: Mapping[str, Json] | None,
     ids: Mapping[str, str] | None = None,
     *,
@@ -198,13 +219,8 @@ def whom(
 
     With `call` False groups are only named: a mention of one notifies all of its members.
     """
-    named = list(dict.fromkeys(_entry(str(entry), requester, ids or {}, call) for entry in entries))
-    more = len(named) - _WHOM_MOST
-    if more > 0:
-        named = [*named[:_WHOM_MOST], f"{more} more"]
-    if not named:
-        return "nobody"
-    return named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
+    named = [_entry(str(entry), requester, ids or {}, call) for entry in entries]
+    return listed(named, _WHOM_MOST) if named else "nobody"
 
 
 def _entry(entry: str, requester: Mapping[str, Json] | None, ids: Mapping[str, str], call: bool) -> str:
@@ -215,29 +231,11 @@ def _entry(entry: str, requester: Mapping[str, Json] | None, ids: Mapping[str, s
     found = ids.get(entry, entry)
     if _SLACK_USER.fullmatch(found):
         return f"<@{found}>"
+    if _SLACK_CHANNEL.fullmatch(found):
+        return f"<#{found}>"
     if call and _SLACK_GROUP.fullmatch(found) and entry != found:
         return f"<!subteam^{found}>"
     return safe(one_line(entry.removeprefix("local:"), 80))
-
-
-def asked(
-    prompt: Question,
-    requester: Mapping[str, Json] | None,
-    ids: Mapping[str, str] | None = None,
-) -> list[str]:
-    """Return the entries that a prompt asks: approvers, `who`, else the requester, else the channel.
-
-    Omits a requester who may not decide, and people who handed it over, by e-mail address too if `ids` has it.
-    """
-    requester_id = requester_of(requester or {})
-    entries = [str(entry) for entry in prompt.approvers or prompt.who or ()]
-    if not entries:
-        return ["requester"] if requester_id else ["channel"]
-    barred = {str(entry) for entry in prompt.excluded}
-    if prompt.exclude_requester and requester_id:
-        barred.add(str(requester_id))
-    known = {**(ids or {}), "requester": str(requester_id)}
-    return [entry for entry in entries if known.get(entry, entry) not in barred and entry not in barred]
 
 
 def addresses(mrkdwn: str) -> list[str]:
@@ -281,18 +279,6 @@ def _in_own_time(found: re.Match[str]) -> str:
         return date(f"{found[1]}T{found[2]}{seconds}")
     except ValueError:  # somebody's own words that look like a moment and are none
         return found[0]
-
-
-def elapsed(seconds: float) -> str:
-    """A duration in two units at most: `<1s`, `12s`, `3m 12s`, `2h 5m`, `3d 4h`."""
-    whole = max(0, int(seconds))
-    if whole < 1:
-        return "<1s"
-    for size, unit, smaller, name in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
-        if whole >= size:
-            rest = whole % size // smaller
-            return f"{whole // size}{unit} {rest}{name}" if rest else f"{whole // size}{unit}"
-    return f"{whole}s"
 
 
 def shortened(revision: str) -> str:

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from bot.rendering.text import asked, plain
+from bot.faces.question import asked
+from bot.rendering.text import plain
 from bot.scenarios.document import ExpectDoc, described, is_asked, is_at
 from bot.scenarios.steps import open_lines
 from bot.scenarios.world import World, actors

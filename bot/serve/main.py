@@ -36,8 +36,6 @@ from bot.outbound.notices import Notices, held
 from bot.outbound.outbox_worker import Outbound
 from bot.outbound.progress import Meters, Queues
 from bot.outbound.streams import STREAM_EVENTS
-from bot.rendering.approvals import IN_PLACE, TOLD
-from bot.rendering.waiting import ANSWER, REJECT
 from bot.serve import chores
 from bot.serve.bolt import SlackApp
 from bot.serve.gaps import Gaps
@@ -255,8 +253,7 @@ class Bot:
         self.homes = HomeKind(engine, self.library, people, waiting, links, screen, steady, self.profiles)
         engine.subscribe(self.homes.happened)
         kinds: list[Kind] = [
-            *(kind(lookup, replies.carry_out) for kind in (Fill, Change, Always, HandOverForm)),
-            *(Decide(name, lookup, replies.carry_out) for name in (REJECT, IN_PLACE, TOLD, ANSWER)),
+            *(kind(lookup, replies.carry_out) for kind in (Decide, Fill, Change, Always, HandOverForm)),
             FullText(lookup),
             form,
             FlowChoice(self.library, form),

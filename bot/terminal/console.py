@@ -351,7 +351,7 @@ def moment(text: str) -> str:
 
 def ago(text: str, now: str) -> str:
     """Return the age of a time; a changed row may have none."""
-    from bot.rendering.text import elapsed
+    from engine.language.counting import elapsed
     from engine.language.timestamps import seconds_between
 
     try:

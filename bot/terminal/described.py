@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from bot.rendering import marks
+from bot.faces import marks
 from bot.rendering.agents import brief_input, text_of
 from bot.rendering.plan import plan_lines, plan_steps, plan_title
-from bot.rendering.text import elapsed, plain
+from bot.rendering.text import plain
 from bot.terminal.console import Paint, clean, moment, one_line, plural
 from bot.terminal.narration import answered_by, error_text, item_at, item_of_failure, person
 from engine.decide import question
@@ -24,6 +24,7 @@ from engine.journal.phases import REJECTED
 from engine.journal.queries import TURN, is_rejected, is_rejection
 from engine.journal.state import ASKS, LEFT, State
 from engine.language import timestamps
+from engine.language.counting import elapsed
 from engine.nodes.types.registry import mode_of
 
 _COLORS = {

@@ -17,7 +17,8 @@ from msgspec import Struct
 
 from bot.config.session_files import SessionFiles
 from bot.config.settings import Settings
-from bot.rendering.text import asked, elapsed
+from bot.faces.question import asked
+from bot.rendering.prompts import session_face
 from bot.terminal.console import (
     INTERRUPTED,
     Paint,
@@ -31,7 +32,7 @@ from bot.terminal.console import (
 )
 from bot.terminal.described import MARKS
 from bot.terminal.follower import MOVES, Follower, due_moments, open_prompts, terminal_label
-from bot.terminal.narration import asked_of, error_text, prompt_json, question_lines, where
+from bot.terminal.narration import asked_line, error_text, prompt_json
 from bot.terminal.screen import TerminalScreen
 from engine.decide import limits
 from engine.decide.policy import Gate
@@ -41,6 +42,7 @@ from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.actors import Actor
 from engine.language.codec import Json
+from engine.language.counting import elapsed
 from engine.run.engine import Engine
 from engine.storage.store import Store
 
@@ -201,7 +203,7 @@ def result_json(state: State, store: Store) -> dict[str, Json]:
         "flow": state.flow_name,
         "status": state.status,
         "prompts": [
-            prompt_json(prompt, state.session_id, state.flow_name, state.actor)
+            prompt_json(session_face(state, prompt, None), state.session_id, state.flow_name)
             for prompt in open_prompts(state)
         ],
         "waitsFor": list(_waits_for(state, store)),
@@ -266,11 +268,7 @@ def _tell_end(
             if not left:
                 # The questions that were not put here: whom they ask, and how they are answered.
                 for prompt in open_prompts(state):
-                    message = one_line(question_lines(prompt.message)[0], 100)
-                    at = f"{found}: " if (found := where(state, prompt.path)) else ""
-                    screen.line(
-                        f"  {screen.paint(*MARKS['waiting'])} waits for {asked_of(state, prompt)}: {at}{message}"
-                    )
+                    screen.line(f"  {paint(*MARKS['waiting'])} {asked_line(state, prompt)}")
                     answer = place.command("prompts", "answer", prompt.prompt_id)
                     if gate(actor, prompt.rules.action, state, prompt) is None:
                         screen.note(f"    answer it: {answer} ANSWER")
@@ -279,8 +277,8 @@ def _tell_end(
                             (entry for entry in asked(prompt, state.actor) if entry != "channel"), "NAME"
                         )
                         screen.note(f"    to play one of them: {answer} --as {shlex.quote(whom)} ANSWER")
-                for told in filter(None, map(line, waits)):
-                    screen.line(f"  {paint(*MARKS['waiting'])} {told}")
+                for wait in filter(None, map(line, waits)):
+                    screen.line(f"  {paint(*MARKS['waiting'])} {wait}")
             resume = place.command("sessions", "resume", state.session_id)
             screen.line(f"The session is kept. Go on with: {paint('bold', resume)}")
 

@@ -20,9 +20,11 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from bot.config.session_files import SessionFiles, keep, typed_paths
+from bot.faces.question import Face
 from bot.outbound.progress import behind
 from bot.rendering.card import lock_fact
 from bot.rendering.notes import as_plain, given_files
+from bot.rendering.prompts import session_face
 from bot.terminal.forms import (
     EDIT,
     FILL,
@@ -33,7 +35,6 @@ from bot.terminal.forms import (
 from bot.terminal.screen import TerminalScreen
 from engine.decide import limits
 from engine.decide.commands import Answer, Edit, Policy, Shown
-from engine.decide.question import ANSWER
 from engine.forms import match_option
 from engine.forms.question import Question, split_words
 from engine.journal.events import Event
@@ -339,13 +340,14 @@ class Follower:
         mine = [prompt for prompt in open_prompts(state) if self._is_asked(state, prompt)]
         if not (mine and self.ask):
             return not state.open_prompts
-        self.screen.question(state, mine[0])
+        said = session_face(state, mine[0], await self.engine.flow_of(self.session_id))
+        self.screen.question(said)
         typing = Typing(filling_of(mine[0]))
         while True:
             if typing.filling is not None:
                 self.screen.field(typing.filling.field)
             line = await self._line(state.seq)
-            if line is None or await self._answered(mine[0], line, typing):
+            if line is None or await self._answered(said, line, typing):
                 return True
 
     def _is_asked(self, state: State, prompt: Asked) -> bool:
@@ -362,8 +364,9 @@ class Follower:
             return None
         return line if isinstance(line, str) else None
 
-    async def _answered(self, prompt: Asked, line: str, typing: Typing) -> bool:
+    async def _answered(self, said: Face, line: str, typing: Typing) -> bool:
         """True if the question is done; the screen shows the error of an answer."""
+        prompt = said.question
         if typing.filling is None and wants_edit(prompt, line):
             typing.filling, typing.edits = editing_of(prompt), True
             return False
@@ -376,8 +379,8 @@ class Follower:
                 return False
             await self.engine.hear(self.session_id, command)
         except (InvalidAnswer, FileRefused) as error:
-            why = typing.filling is None and asks_why(prompt, line)
-            hint = " Add it after the decision: `reject: reason`." if why else ""
+            words = any(not each.press for each in said.controls) and ":" not in line
+            hint = " Add it after the decision: `reject: reason`." if words and typing.filling is None else ""
             self.screen.problem(f"{error}{hint}")
             # A whole form was refused: it begins again, and after a change the question itself.
             if typing.filling is not None and typing.filling.done:
@@ -420,13 +423,6 @@ def wants_edit(prompt: Question, line: str) -> bool:
     """True if the line asks to change the proposal; a choice of that name takes precedence."""
     chosen = match_option(prompt.options, line) is not None
     return line.strip().casefold() == EDIT and not chosen and editing_of(prompt) is not None
-
-
-def asks_why(prompt: Question, line: str) -> bool:
-    """True if only a reason is missing."""
-    return ":" not in line and (
-        prompt.require_reason or any(option["value"] == ANSWER for option in prompt.options)
-    )
 
 
 MOVES = ("wait", "retry", "followUp")

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from bot.faces.question import (
+    Face,
+    Icon,
+    Part,
+    People,
+    Said,
+    Value,
+    When,
+    Whom,
+    Words,
+    listed,
+)
 from bot.rendering.flow import item_label
-from bot.rendering.text import asked, plain, waiting_on
-from bot.terminal.console import clean, one_line
-from engine.decide import question
+from bot.rendering.prompts import session_face
+from bot.rendering.text import person as mentioned
+from bot.rendering.text import plain, whom
+from bot.terminal.console import clean, moment, one_line
 from engine.forms import value_text
 from engine.journal import phases
 from engine.journal.records import Head
 from engine.journal.state import Asked, State
 from engine.language.actors import is_claimed
 from engine.language.codec import Json
-from prompt_state.question_row import PromptState
 
 STATUS_COLORS = {
     "complete": "green",
@@ -25,22 +37,56 @@ STATUS_COLORS = {
 }
 
 
-def proposal_lines(prompt: Asked) -> list[str]:
-    """Lines of an approval: its values, what runs once it is given, and the votes."""
-    fields = prompt.fields
-    values, lines = prompt.values, []
-    for field in fields if prompt.is_approval else ():
-        lines.append(f"{field['title']}: {value_text(field, values.get(field['name']))}")
-    lines += covered_lines(prompt.covers)
-    if prompt.required > 1:
-        lines.append(question.tally(prompt))
-    return [clean(line) for line in lines]
+def told(words: Words) -> str:
+    """A line of a face, without markup."""
+    return "".join(map(_part, words))
 
 
-def prompt_json(
-    prompt: Asked | PromptState, session_id: str, flow: str, requester: Mapping[str, Json]
-) -> dict[str, Json]:
+def _part(part: Part) -> str:
+    match part:
+        case Icon():
+            return ""
+        case Said(text, most):
+            return one_line(text, most)
+        case People(actors):
+            return listed(person(one) if one.get("name") else plain(mentioned(one)) for one in actors)
+        case Whom(entries, requester):
+            return one_line(plain(whom(entries, requester, call=False)), 120)
+        case When(at):
+            return moment(at)
+        case _:
+            return part.replace("*", "").replace("\n", " ")
+
+
+def value_line(value: Value) -> str:
+    """A field of a proposal: `Region: Europe`, or `Region: Europe → USA` if people changed it."""
+    texts = dict.fromkeys(value_text(value.field, each) for each in (value.old, value.new))
+    return one_line(f"{value.field.get('title') or value.field['name']}: {' → '.join(texts)}", 300)
+
+
+def runs_lines(said: Face) -> list[str]:
+    """The action that a question covers, with its heading; empty if it covers none."""
+    covers = said.question.covers
+    text = str(covers["text"]).split("\n") if covers else []
+    return [f"{told(said.covers)}:", *(f"  {clean(line)}" for line in text)] if covers else []
+
+
+def face_lines(said: Face) -> list[str]:
+    """A question below its lead: its message, its values, the action that will run, the votes, and the clocks."""
+    message = clean(plain(said.question.message)).strip().splitlines() or [""]
+    return [*message, *map(value_line, said.values), *runs_lines(said), *map(told, said.lines)]
+
+
+def asked_line(state: State, prompt: Asked) -> str:
+    """A question on one line, with its place if it is inside of something."""
+    path = f"{clean(prompt.path)}: " if "/" in prompt.path and not prompt.input else ""
+    lead = told(session_face(state, prompt, None).lead)
+    return f"{lead}: {path}{one_line(plain(prompt.message).strip().partition(chr(10))[0], 100)}"
+
+
+def prompt_json(said: Face, session_id: str, flow: str) -> dict[str, Json]:
     """A question for a machine."""
+    prompt = said.question
     covers = prompt.covers
     return {
         "promptId": prompt.prompt_id,
@@ -55,17 +101,9 @@ def prompt_json(
         "acceptsText": prompt.accepts_text,
         "acceptsFiles": prompt.accepts_files,
         "fields": prompt.fields,
-        "asked": asked(prompt, requester),
+        "asked": said.asked,
         "deadline": prompt.deadline,
     }
-
-
-def covered_lines(covers: Mapping[str, Json] | None) -> list[str]:
-    """Lines of the step that will run once an approval is given."""
-    if not covers:
-        return []
-    head = f"What runs once this is approved ({covers['nodeId']}):"
-    return [head, *(f"  {line}" for line in str(covers["text"]).split("\n"))]
 
 
 def error_text(error: dict[str, Json] | None) -> str:
@@ -89,21 +127,7 @@ def item_at(state: State, path: str, index: int) -> str:
     return one_line(item_label(items[index]), 60) if items and index < len(items) else ""
 
 
-def where(state: State, path: str) -> str:
-    """The place of a question inside something, with the items around it: `rollout[1]/confirm (us)`."""
-    if "/" not in path or path not in state.nodes:
-        return ""
-    found, before = [], ""
-    for part in path.split("/"):
-        owner, bracket, index = f"{before}{part}".rpartition("[")
-        if bracket and index.rstrip("]").isdecimal():
-            found.append(item_at(state, owner, int(index.rstrip("]"))))
-        before = f"{before}{part}/"
-    items = ", ".join(item for item in found if item)
-    return clean(path) + (f" ({items})" if items else "")
-
-
-def person(actor: dict[str, Json]) -> str:
+def person(actor: Mapping[str, Json]) -> str:
     """The name of an actor."""
     name = str(actor.get("name") or str(actor.get("id") or "somebody").removeprefix("local:"))
     played = " (simulated)" if actor.get("simulated") else ""
@@ -120,16 +144,6 @@ def started_by(state: State) -> str:
     """The person who started the session, and from where."""
     place = "" if state.thread else " at the terminal"
     return person(state.actor) + place
-
-
-def asked_of(state: State, prompt: Asked) -> str:
-    """The people whom a prompt asks, in words."""
-    return one_line(plain(waiting_on(prompt, state.actor)), 120)
-
-
-def question_lines(message: str) -> list[str]:
-    """A prompt's message as lines."""
-    return clean(plain(message)).strip().splitlines() or [""]
 
 
 def standing(head: Head) -> str:

@@ -13,18 +13,19 @@ import sys
 import time
 from typing import TYPE_CHECKING, TextIO
 
+from bot.faces.question import Face
 from bot.rendering.agents import text_of
-from bot.rendering.text import elapsed
 from bot.terminal.console import Paint, clean, columns, fitted, moment, one_line
 from bot.terminal.described import MARKS, described, painted
-from bot.terminal.forms import EDIT, FILL, editing_of, field_lines, filling_of
-from bot.terminal.narration import asked_of, proposal_lines, question_lines, where
+from bot.terminal.forms import EDIT, FILL, field_lines, filling_of
+from bot.terminal.narration import face_lines, told
 from engine.forms import Field, is_numbered
 from engine.journal import events as ev
 from engine.journal.events import Event
 from engine.journal.queries import TURN
-from engine.journal.state import Asked, State
+from engine.journal.state import State
 from engine.language import timestamps
+from engine.language.counting import elapsed
 from engine.nodes.types.registry import mode_of
 from engine.run.stored import utc_now
 
@@ -185,7 +186,7 @@ class TerminalScreen:
 
     # --- questions -----------------------------------------------------------------------------------------
 
-    def question(self, state: State, prompt: Asked) -> None:
+    def question(self, said: Face) -> None:
         """Put a question. What was typed before it does not count as an answer."""
         # What was typed before a question was seen is no answer to it.
         self._typed = b""
@@ -194,23 +195,14 @@ class TerminalScreen:
 
             with contextlib.suppress(termios.error, OSError):
                 termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
-        first, *rest = question_lines(prompt.message)
+        first, *rest = face_lines(said)
         self.line()
         self.line(f"{self.paint('yellow', '?')} {self.paint('bold', first)}")
-        for part in rest:
+        # Whoever started it need not be told that they are asked, unless it is asked for one item of several.
+        lead = [] if said.asked == ["requester"] and "/" not in said.question.path else [told(said.lead)]
+        for part in (*rest, *lead, *option_lines(said)):
             self.line(f"  {part}")
-        for part in proposal_lines(prompt):
-            self.line(f"  {part}")
-        about = [at] if (at := where(state, prompt.path)) else []
-        if prompt.is_approval:
-            about.append(f"asked: {asked_of(state, prompt)}")
-        if prompt.deadline and prompt.timeout_seconds:
-            about.append(f"until {moment(prompt.deadline)}")
-        if about:
-            self.line(self.paint("dim", f"  {', '.join(about)}"))
-        for text in option_lines(prompt):
-            self.line(f"  {text}")
-        if filling_of(prompt) is None:
+        if filling_of(said.question) is None:
             self._cursor()
 
     def field(self, field: Field) -> None:
@@ -254,16 +246,19 @@ def _settle(ready: asyncio.Future[None]) -> None:
         ready.set_result(None)
 
 
-def option_lines(prompt: Asked) -> list[str]:
-    """The options of a prompt, numbered where a number is clear, and how to change what it proposes."""
-    options = prompt.options
-    with_numbers = is_numbered(options)
-    lines = [
-        f"{f'{number})' if with_numbers else '-'} {one_line(str(option['label']), _LABEL)}{': …' if option.get('asks') else ''}"
-        for number, option in enumerate(options, 1)
+def option_lines(said: Face) -> list[str]:
+    """The choices of a question, numbered where a number is clear, and the other ways to answer it."""
+    prompt = said.question
+    numbers = is_numbered(prompt.options)
+    fill = prompt.options and prompt.fills_beside
+    return [
+        *([f"- {FILL}: fill it in"] if fill else []),
+        *(
+            f"{f'{each.index + 1})' if numbers else '-'} {one_line(each.label, _LABEL)}"
+            f"{'' if each.press else ': …'}"
+            for each in said.controls
+        ),
+        *(["- or other words"] if prompt.options and prompt.accepts_text else []),
+        *([f"- the path of {said.files}"] if said.files else []),
+        *([f"- {EDIT}: change it first"] if "edit" in said.ways else []),
     ]
-    if options and prompt.accepts_text:
-        lines.append("- or other words")
-    edits = prompt.is_approval and editing_of(prompt) is not None
-    fills = [f"- {FILL}: fill it in"] if filling_of(prompt) is None and prompt.fills_beside else []
-    return [*fills, *lines, f"- {EDIT}: change it first"] if edits else [*fills, *lines]

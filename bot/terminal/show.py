@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from bot.intents.agent_rows import Feedback, agent_of
 from bot.rendering.agents import HELPED, brief_input
 from bot.rendering.card import Behind, lock_fact
-from bot.rendering.text import elapsed
+from bot.rendering.prompts import session_face
+from bot.rendering.text import plain, waiting_on
 from bot.terminal.console import Paint, ago, clean, moment, one_line
 from bot.terminal.described import INTERRUPTED, MARKS
 from bot.terminal.follower import open_prompts
 from bot.terminal.narration import (
     STATUS_COLORS,
     answered_by,
-    asked_of,
-    covered_lines,
     error_text,
-    question_lines,
+    face_lines,
     started_by,
+    told,
 )
 from engine.decide import limits
 from engine.flow import Flow
@@ -32,6 +32,7 @@ from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.actors import is_claimed
 from engine.language.codec import Json, encode
+from engine.language.counting import elapsed
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def show_lines(
     yield ""
     for entry in tree(events, flow).children:
         yield from _entry(entry, state, view, 1)
-    yield from _waits(state, paint, command)
+    yield from _waits(state, flow, paint, command)
 
 
 def _code(state: State, view: View) -> Iterator[str]:
@@ -160,12 +161,12 @@ def _folded(children: Sequence[Entry], *, whole: bool) -> Iterator[Entry | int]:
         yield from children
         return
     hidden = {id(child) for child in done[_SHOWN_ENDS:-_SHOWN_ENDS]}
-    told = False
+    counted = False
     for child in children:
         if id(child) not in hidden:
             yield child
-        elif not told:
-            told = True
+        elif not counted:
+            counted = True
             yield len(hidden)
 
 
@@ -200,7 +201,7 @@ def _outcome(entry: Entry, state: State, view: View) -> str:
             return f"failed: {error_text(entry.error)}; again at {moment(entry.until or view.now)}"
         case "waiting":
             prompts = [state.prompts[prompt_id] for prompt_id in entry.prompts if prompt_id in state.prompts]
-            whom = "; ".join(asked_of(state, prompt) for prompt in prompts)
+            whom = one_line(plain("; ".join(waiting_on(prompt, state.actor) for prompt in prompts)), 200)
             until = f"until {moment(entry.until)}" if entry.until else ""
             return f"waits {f'for {whom}' if prompts else until}, {took} so far"
         case "stopped":
@@ -225,17 +226,16 @@ def _value(value: Json) -> str:
     return one_line(value if isinstance(value, str) else encode(value).decode(), 120)
 
 
-def _waits(state: State, paint: Paint, command: Callable[..., str]) -> Iterator[str]:
+def _waits(state: State, flow: Flow | None, paint: Paint, command: Callable[..., str]) -> Iterator[str]:
     for prompt in open_prompts(state):
+        said = session_face(state, prompt, flow)
         yield ""
-        first, *rest = question_lines(prompt.message)
+        first, *rest = face_lines(said)
         yield f"{paint(*MARKS['waiting'])} {paint('bold', first)}"
         yield from (f"  {part}" for part in rest)
-        yield from (f"  {clean(line)}" for line in covered_lines(prompt.covers))
-        until = f", until {moment(prompt.deadline)}" if prompt.deadline else ", not shown to anybody yet"
-        place = f"{clean(prompt.path)}: " if "/" in prompt.path and not prompt.input else ""
-        yield f"  {place}{prompt.kind}, asks {asked_of(state, prompt)}{until}"
-        labels = " | ".join(one_line(str(option["label"]), 200) for option in prompt.options)
+        unseen = ", not shown to anybody yet" if prompt.status == "requested" else ""
+        yield f"  {clean(prompt.path)}: {told(said.lead)}{unseen}"
+        labels = " | ".join(one_line(each.label, 200) for each in said.controls)
         yield f"  {labels or 'text'}: {command('prompts', 'answer', prompt.prompt_id)} ANSWER"
     for timer in state.timers.values():
         if timer.purpose == "wait":

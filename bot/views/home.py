@@ -34,7 +34,7 @@ from bot.rendering.home import (
     page_of,
     words_home,
 )
-from bot.rendering.waiting import DECISION, ONE, REASON, REJECT, TOGETHER, Waiting, alike, together_view
+from bot.rendering.waiting import ANSWER, DECISION, ONE, REASON, TOGETHER, Waiting, alike, together_view
 from bot.views.kinds import PromptLookup
 from bot.views.me import about
 from bot.views.service import BROKEN, Kind
@@ -330,7 +330,7 @@ class Together(Kind):
             InboxItem(
                 f"{row.key}:{one['promptId']}",
                 VIEW,
-                encode({**told, **one, "kind": REJECT, "value": data["decision"], "from": "home"}),
+                encode({**told, **one, "kind": ANSWER, "value": data["decision"], "from": "home"}),
                 thread_key=thread_key(data["team"], one["channel"], one["threadTs"]),
             )
             for one in data["each"]

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
+from bot.faces.question import Face
 from bot.inbound.decisions import (
     Accept,
     Errors,
@@ -22,17 +23,17 @@ from bot.inbound.decisions import (
     View,
 )
 from bot.inbound.meaning import UNKNOWN, answerable
-from bot.rendering.approvals import IN_PLACE, TOLD, WHOLE, is_request, whole
+from bot.rendering.approvals import whole
 from bot.rendering.blocks import about, field_block, modal, words
 from bot.rendering.grants import ALWAYS, FOR, IN, PATTERN, always_view, patterned
-from bot.rendering.waiting import DECISION, REASON, REJECT, decision_view
+from bot.rendering.prompts import session_face
+from bot.rendering.waiting import ANSWER, DECISION, REASON, decision_view
 from bot.views.service import Kind
 from bot.wire.users import LookupFailed, People
 from engine.decide.agents.grants import USUAL_SECONDS
 from engine.decide.agents.kinds import reading
 from engine.decide.commands import Action, Answer, Command, HandOver
 from engine.decide.policy import Gate, authorize
-from engine.decide.question import ANSWER as ANSWERED
 from engine.decide.question import check, timed_out
 from engine.decide.request_grants import acted_on
 from engine.flow import Flow
@@ -53,6 +54,11 @@ class OpenPrompt:
     run: Asked
     state: State
     flow: Flow
+
+    @property
+    def face(self) -> Face:
+        """Its face."""
+        return session_face(self.state, self.run, self.flow)
 
 
 class PromptLookup:
@@ -119,8 +125,7 @@ class PromptLookup:
         return self._verdict(asked, actor, action)
 
     def _verdict(self, asked: OpenPrompt, actor: Actor, action: Action) -> str | None:
-        requester: dict[str, Json] = {"id": asked.row.requester_id, "name": asked.row.requester_name}
-        return authorize(actor, action, self._gate.target(requester, True, asked.row)).reason
+        return authorize(actor, action, self._gate.target(asked.row.requester, True, asked.row)).reason
 
     async def page(self, key: str) -> dict[str, Json] | None:
         """The stored values of an earlier page."""
@@ -206,45 +211,35 @@ def ids_of(opening: Opening) -> tuple[str, str]:
 
 
 class Decide(PromptKind):
-    """A decision with words: `sayso:open:reject`, `in-place`, `told` and `answer` (`bot.rendering.waiting.decision_view`)."""
+    """`sayso:open:answer`: an answer in words, or the words that go with a choice, whose index comes behind the ids."""
 
-    def __init__(self, name: str, prompts: PromptLookup, carry_out: CarryOut) -> None:
-        super().__init__(prompts, carry_out)
-        self.name = name
+    name = ANSWER
 
     def view(self, asked: OpenPrompt, opening: Opening) -> View:
         """The question, and an input for the words."""
-        if self.name == TOLD:
-            index = opening.value.split("|")[2]
-            meta = prompt_meta(asked, opening.user, index=index)
-            return decision_view(self.name, asked.run, meta, index=int(index))
-        # Where others must agree on a result, it begins with the one that is there.
-        given = [str(vote["reason"]) for vote in asked.run.votes if vote["vote"] == ANSWERED]
-        meta = prompt_meta(asked, opening.user)
-        return decision_view(self.name, asked.run, meta, given=given[-1] if given else "")
+        *_, index = [*opening.value.split("|"), ""][:3]
+        control = asked.face.controls[int(index)] if index else None
+        return decision_view(asked.run, prompt_meta(asked, opening.user, index=index), control)
 
     async def read(self, asked: OpenPrompt, submission: Submission) -> Verdict:
         """The choice and the words, where the question takes them."""
-        filled, options = submission.given(REASON), asked.run.options
+        filled, index = submission.given(REASON), submission.meta.get("index")
         said = str((filled.get("selected_option") or {}).get("value") or filled.get("value") or "")
-        if self.name == REJECT:
-            if not said.strip() and asked.run.require_reason:
-                return Errors({REASON: "Please say why."})
-            return taken(asked, value=REJECT, reason=said.strip() or None)
-        if self.name == IN_PLACE:
-            if not said.strip():
-                return Errors({REASON: "Please write what the agent is to be told."})
-            return taken(asked, value=ANSWERED, reason=said.strip())
-        told, text = (said, None) if self.name == TOLD else (None, said or None)
-        index = (submission.given(DECISION).get("selected_option") or {}).get("value")
-        index = submission.meta["index"] if self.name == TOLD else index
-        value = options[int(index)]["value"] if text is None and index is not None else None
+        words, text = (said, None) if index else (None, said or None)
+        index = index or (submission.given(DECISION).get("selected_option") or {}).get("value")
+        chosen = None
+        if text is None and index is not None:
+            chosen = asked.face.controls[int(index)]
+            needed = words is not None and chosen.asks is not None and not chosen.asks.optional
+            if needed and not said.strip():
+                return Errors({REASON: "Please write something here."})
+        value = None if chosen is None else asked.run.options[chosen.index]["value"]
         try:
-            check(asked.flow, asked.run, value=value, text=text, words=told)
+            check(asked.flow, asked.run, value=value, text=text, words=words)
         except InvalidAnswer as error:
-            at_words = self.name == TOLD or not options
+            at_words = words is not None or not asked.run.options
             return Errors({REASON: str(error)}) if at_words else Refuse(str(error))
-        return taken(asked, value=value, text=text, reason=told)
+        return taken(asked, value=value, text=text, reason=(words or "").strip() or None)
 
     def command(self, actor: Actor, key: str, data: dict[str, Json]) -> Command:
         """The answer; or one of several that were decided together."""
@@ -261,7 +256,7 @@ class Decide(PromptKind):
 
 def _given(asked: OpenPrompt) -> dict[str, Json]:
     """The input of a call as it would run now, which a grant is compared with."""
-    if is_request(asked.run):
+    if asked.run.is_request:
         return (
             acted_on(asked.state.inputs["tool"], asked.state.inputs["arguments"])
             if asked.state.inputs
@@ -282,7 +277,7 @@ class Always(PromptKind):
         voted = [vote["always"] for vote in asked.run.votes if vote.get("always")]
         given, run = _given(asked), asked.run
         meta = prompt_meta(asked, opening.user)
-        if is_request(run) and asked.state.inputs:
+        if run.is_request and asked.state.inputs:
             scopes = asked.state.inputs["about"]["grant"]["scopes"]
             run = replace(run, tool={"name": asked.state.inputs["tool"], "always": list(scopes)})
         return always_view(run, given, meta, voted[-1] if voted else None)
@@ -356,7 +351,7 @@ class HandOverForm(PromptKind):
 class FullText(Kind):
     """`sayso:open:whole`. It is only read, by anybody who can read the thread."""
 
-    name = WHOLE
+    name = "whole"
 
     def __init__(self, prompts: PromptLookup) -> None:
         self._prompts = prompts
@@ -366,4 +361,4 @@ class FullText(Kind):
         asked = await self._prompts.asked(*ids_of(opening))
         if isinstance(asked, str):
             return asked
-        return modal("What is approved", whole(asked.run), close="Close")
+        return modal("What is approved", whole(asked.face), close="Close")

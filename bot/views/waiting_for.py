@@ -47,8 +47,7 @@ class WaitingFor:
             actor = await self._people.actor(data, entries=entries, in_channel=True)
         except LookupFailed:
             return False
-        requester: dict[str, Json] = {"id": prompt.requester_id, "name": prompt.requester_name}
-        return bool(may_act_on(actor, [prompt], self._gate.target(requester, True)))
+        return bool(may_act_on(actor, [prompt], self._gate.target(prompt.requester, True)))
 
     async def is_in(self, user: str, channel: str) -> bool:
         """True if somebody is in a channel, as far as Slack says so."""

@@ -15,11 +15,13 @@ from difflib import SequenceMatcher
 from functools import cached_property
 from urllib.parse import urlencode
 
+from bot.faces.question import When
 from bot.rendering.agents import brief_input
+from bot.rendering.prompts import session_face
 from bot.rendering.text import plain
 from bot.terminal.console import clean, one_line
 from bot.terminal.lists import head_json
-from bot.terminal.narration import asked_of, covered_lines, error_text
+from bot.terminal.narration import error_text, prompt_json, runs_lines, told, value_line
 from bot.web.index import ON_HOLD
 from bot.web.names import Names
 from engine.decide.limits import standing
@@ -154,7 +156,7 @@ def session(
         else {"name": state.lock.name, "has": state.lock.acquired_at is not None},
         "behind": None if behind is None else list(behind),
         "spent": {"cost": state.spent.cost, "turns": state.spent.turns},
-        "prompts": [prompt(state, state.prompts[each], names) for each in state.open_prompts],
+        "prompts": [prompt(state, state.prompts[each], past.flow, names) for each in state.open_prompts],
         "timers": [
             {"path": timer.path, "due": timer.due_at, "purpose": timer.purpose}
             for timer in state.timers.values()
@@ -169,26 +171,21 @@ def session(
     }
 
 
-def prompt(state: State, asked: Asked, names: Names) -> dict[str, Json]:
-    """An open question, with what its answer has to fit."""
+def prompt(state: State, asked: Asked, flow: Flow | None, names: Names) -> dict[str, Json]:
+    """An open question, with what its answer has to fit. Its lines are parts: texts, and times as `{at}`."""
+    said = session_face(state, asked, flow)
     return {
-        "promptId": asked.prompt_id,
-        "path": asked.path,
-        "kind": asked.kind,
+        **prompt_json(said, state.session_id, state.flow_name),
         "message": clean(names.within(plain(asked.message))),
-        "covers": [clean(line) for line in covered_lines(asked.covers)],
-        "options": [
-            {"value": each["value"], "label": each["label"], "asks": bool(each.get("asks"))}
-            for each in asked.options
+        "values": [names.within(value_line(each)) for each in said.values],
+        "runs": runs_lines(said),
+        "lines": [
+            [{"at": part.at} if isinstance(part, When) else names.within(told((part,))) for part in line]
+            for line in (said.lead, *said.lines)
         ],
-        "acceptsText": asked.accepts_text,
-        "fields": asked.fields,
-        "values": asked.values,
+        "reason": any(each.asks for each in said.controls),
         "nonce": asked.nonce,
-        "asks": names.within(asked_of(state, asked)),
         "since": asked.requested_at,
-        "deadline": asked.deadline,
-        "votes": list(asked.votes),
     }
 
 

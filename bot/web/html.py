@@ -7,8 +7,8 @@ from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader
 
-from bot.rendering.text import elapsed
 from bot.terminal.console import ago
+from engine.language.counting import elapsed
 from engine.language.timestamps import seconds_between
 
 

@@ -55,14 +55,13 @@ class Waiting:
 
     def _question(self, prompt: PromptState, number: int) -> dict[str, Json]:
         head = self._store.sessions.head(prompt.session_id)
-        requester: dict[str, Json] = {"id": prompt.requester_id, "name": prompt.requester_name}
         return {
             "promptId": prompt.prompt_id,
             "sessionId": prompt.session_id,
             "flow": "" if head is None else head.flow_name,
             "kind": prompt.kind,
             "message": one_line(self._names.within(plain(prompt.message)), 200),
-            "asks": self._names.within(one_line(plain(waiting_on(prompt, requester)), 120)),
+            "asks": self._names.within(one_line(plain(waiting_on(prompt, prompt.requester)), 120)),
             "for": self._names.of(prompt.requester_name or prompt.requester_id or ""),
             "channel": self._names.of(prompt.channel or ""),
             "since": self._asked_at(prompt) if number < _LOOKED_UP else None,

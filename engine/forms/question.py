@@ -118,6 +118,11 @@ class Question(Struct, frozen=True, kw_only=True, rename="camel"):
         return self.rules.action == "decide"
 
     @property
+    def is_request(self) -> bool:
+        """True if it is about a call that an agent outside of sayso wants to make."""
+        return (self.covers or {}).get("type") == "call"
+
+    @property
     def fills_beside(self) -> bool:
         """True if its form is filled in beside its choices, as one more."""
         return self.kind == "elicit" and bool(self.fields)

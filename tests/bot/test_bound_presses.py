@@ -244,7 +244,7 @@ def test_a_modal_counts_for_its_own_question_alone(tmp_path: Path) -> None:
             views = await views_of(place, roots)
             assert {view.body["callback_id"] for view in views} == {
                 "sayso:hand",
-                "sayso:reject",
+                "sayso:answer",
                 "sayso:edit",
             }
             filled = {
@@ -255,6 +255,8 @@ def test_a_modal_counts_for_its_own_question_alone(tmp_path: Path) -> None:
             before = await journals(place)
             forged = [(view, view.body["callback_id"], "0") for view in views]
             forged += [(view, f"sayso:{kind}", None) for view in views for kind in NONE_OF_THEIRS]
+            others = [view for view in views if view.body["callback_id"] != "sayso:answer"]
+            forged += [(view, "sayso:answer", None) for view in others]
             for number, (view, kind, nonce) in enumerate(forged):
                 meta = json.loads(view.body["private_metadata"])
                 meta |= {} if nonce is None else {"nonce": nonce}
@@ -262,7 +264,7 @@ def test_a_modal_counts_for_its_own_question_alone(tmp_path: Path) -> None:
                 await place.submit("ben", replace(view, id=f"{view.id}{number}", body=body), filled)
             await place.settle()
             assert await journals(place) == before
-            view = next(view for view in views if view.body["callback_id"] == "sayso:reject")
+            view = next(view for view in views if view.body["callback_id"] == "sayso:answer")
             await place.submit("ben", view, filled)
             await place.settle()
             assert await journals(place) != before
@@ -270,7 +272,7 @@ def test_a_modal_counts_for_its_own_question_alone(tmp_path: Path) -> None:
     play(story)
 
 
-NONE_OF_THEIRS = ("always", "in-place", "told", "answer", "together", "form", "start", "nope")
+NONE_OF_THEIRS = ("always", "told", "reject", "together", "form", "start", "nope")
 """Kinds of views that the questions of `DESK` do not have."""
 
 

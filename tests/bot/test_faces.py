@@ -17,9 +17,10 @@ from unittest.mock import patch
 from immutables import Map
 from msgspec.structs import replace
 
+from bot.faces.question import row_face
 from bot.rendering.blocks import Rendered
 from bot.rendering.calls import calls_message
-from bot.rendering.prompts import closed_prompt, prompt_message
+from bot.rendering.prompts import question_message, session_face
 from bot.rendering.waiting import Waiting, question_blocks, waits_line
 from bot.terminal.narration import prompt_json
 from bot.terminal.screen import TerminalScreen
@@ -84,6 +85,8 @@ def cases() -> Iterator[tuple[str, Asked]]:
         approvers=["@sre", "ben@example.com", "U0LOCALDEV"],
     )  # fmt: skip
     done: dict[str, Any] = {"status": "answered", "actor": DEV, "at": T1}
+    values = {"region": "us", "owner": "U0LOCALDEV", "count": 3}
+    yes = {"actor": DEV, "vote": "approve", "reason": None, "at": T0}
     yield "approval", prompt(timeoutSeconds=3600, onTimeout="approve")
     yield "approval, with all that one can have", full
     yield (
@@ -91,7 +94,7 @@ def cases() -> Iterator[tuple[str, Asked]]:
         replace(
             full,
             **done,
-            answer={"value": "approve", "values": {"region": "us", "owner": "U0LOCALDEV", "count": 3}},
+            answer={"value": "approve", "votes": [*VOTES, yes], "values": values},
         ),
     )
     yield "approval, rejected", replace(full, **done, answer={"value": "reject", "reason": "Not <today>"})
@@ -186,8 +189,8 @@ def _blocks(blocks: list[dict[str, Any]]) -> list[str]:
 def typed(state: State, one: Asked) -> str:
     """What stands on the terminal of whoever is asked."""
     out = io.StringIO()
-    with patch("bot.terminal.screen.moment", str):  # the hour here depends on the place
-        TerminalScreen(out).question(state, one)
+    with patch("bot.terminal.narration.moment", str):  # the hour here depends on the place
+        TerminalScreen(out).question(session_face(state, one, Flow()))
     return out.getvalue()
 
 
@@ -197,14 +200,14 @@ def of_case(one: Asked) -> str:
     grant = Grant("prompt-1", "gate", "shell", {"host": {"is": "web-1"}}, "d1", T1, (ANA,))
     state = session(one, grants=Map({"prompt-1": grant} if one.tool else {}))
     if not one.open:
-        return written(closed_prompt(state, one, Flow(), names=names, reason="the <flow> was cancelled"))
+        return written(question_message(state, one, Flow(), ids=names, reason="the <flow> was cancelled"))
     row = prompt_state(state, replace(one, shown=SHOWN))
     entry = Waiting(row, "rollback", "https://x.slack.com/archives/C1/p1")
     parts = [
-        written(prompt_message(state, one, Flow(), names=names, now=T0)),
+        written(question_message(state, one, Flow(), ids=names, now=T0)),
         "\n".join([*_blocks(question_blocks(entry)), waits_line(entry)]),
         typed(state, one),
-        json.dumps(prompt_json(one, state.session_id, "rollback", ANA), ensure_ascii=False),
+        json.dumps(prompt_json(row_face(row, "rollback"), "session-1", "rollback"), ensure_ascii=False),
     ]
     return "\n--\n".join(parts)
 
@@ -214,7 +217,7 @@ def gallery() -> str:
     parts = [f"=== {name}\n{of_case(one)}\n" for name, one in cases()]
     for name, some in calls():
         about = {"about": {"who": "Claude Code in ~/src"}}
-        message = calls_message(session(*some, inputs=about), some, Flow(), names=NAMES, now=T0)
+        message = calls_message(session(*some, inputs=about), some, Flow(), NAMES, T0)
         parts.append(f"=== {name}\n{written(message)}\n")
     return re.sub("x{200,}", lambda found: f"<{len(found[0])} x>", "\n".join(parts))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.rendering.marks import MARKS
+from bot.faces.marks import MARKS
 from bot.terminal.described import MARKS as TERMINAL
 from bot.web.html import _ENVIRONMENT
 from engine.flow.docs.diagram import LOOKS

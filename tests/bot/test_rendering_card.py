@@ -10,7 +10,7 @@ from bot.rendering.blocks import MOST_UNITS, plan_block, size
 from bot.rendering.card import card
 from bot.rendering.home import START, HomePage, Run, home_view
 from bot.rendering.notes import RETRY, end_note, log_of
-from bot.rendering.prompts import prompt_message
+from bot.rendering.prompts import question_message
 from bot.workspace.blocks import check_message
 from engine.journal.state import Frame, NodeRun, State, TimerRun
 from tests.bot.rendering_cases import (
@@ -305,7 +305,7 @@ def test_home_shows_a_rejection_as_a_decision() -> None:
 def test_a_question_at_a_limit_says_what_it_is() -> None:
     """Its message has a head of its own, and a button for each way to go on."""
     asked = prompt(kind="limit", message="*a* is not over, and the 2 rounds are used up.", accepts_text=False)
-    made = prompt_message(session(asked), asked, FLOW)
+    made = question_message(session(asked), asked, FLOW)
     assert "🔁 *At a limit:*" in "\n".join(texts(made.blocks))
 
 

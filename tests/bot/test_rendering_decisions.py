@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from immutables import Map
 from msgspec.structs import replace
 
-from bot.rendering.approvals import edited_text, handed_text, is_request, whole, whole_blocks
+from bot.rendering.approvals import edited_text, handed_text, whole, whole_blocks
 from bot.rendering.blocks import MOST_UNITS, size
 from bot.rendering.calls import ALL, MOST_TOGETHER, beside, calls_message, pairs
 from bot.rendering.card import card
-from bot.rendering.prompts import closed_prompt, prompt_message
+from bot.rendering.prompts import question_message, session_face
 from bot.rendering.text import shown
 from bot.workspace.blocks import check_message, check_view
 from engine.journal.state import Asked
@@ -41,8 +41,7 @@ def vote(actor: dict[str, Any], word: str = "approve", reason: str | None = None
 
 def shown_as(one: Asked) -> str:
     """All mrkdwn of a prompt's message, open or closed."""
-    make = prompt_message if one.open else closed_prompt
-    return "\n".join(texts(make(session(one), one, FLOW).blocks))
+    return "\n".join(texts(question_message(session(one), one, FLOW).blocks))
 
 
 def code(blocks: list[dict[str, Any]]) -> str:
@@ -72,9 +71,9 @@ def test_an_answer_in_place_of_a_tool_is_written_in_a_view_and_stands_on_the_mes
     options.append({"value": "answer", "label": "Answer", "style": None})
     one = prompt(options=tuple(options))
     pressed = {
-        b["text"]["text"]: b["action_id"] for b in buttons(prompt_message(session(one), one, FLOW).blocks)
+        b["text"]["text"]: b["action_id"] for b in buttons(question_message(session(one), one, FLOW).blocks)
     }
-    assert pressed["Answer…"] == "sayso:open:in-place"
+    assert pressed["Answer…"] == "sayso:open:answer:1"
     done = replace(one, status="answered", actor=BEN, answer={"value": "answer", "reason": "It is gone"})
     assert "entered this result instead:* by <@U0LOCALBEN>" in shown_as(done)
     assert "“It is gone”" in shown_as(done)
@@ -139,8 +138,7 @@ def test_what_will_run_stands_in_full_in_a_code_block() -> None:
     for status in ("shown", "answered"):
         answer = {"value": "approve"} if status == "answered" else None
         one = prompt(status=status, covers=COVERS, answer=answer, actor=BEN, at=T1)
-        make = prompt_message if one.open else closed_prompt
-        assert code(make(session(one), one, FLOW).blocks) == COVERS["text"]
+        assert code(question_message(session(one), one, FLOW).blocks) == COVERS["text"]
 
 
 @pytest.mark.parametrize("message", ["Delete it?", "word " * 4_000])
@@ -148,7 +146,7 @@ def test_what_does_not_fit_is_said_to_be_cut_and_can_be_read_whole(message: str)
     """Of a text that is longer than a message the missing characters are counted, and a button shows all of it."""
     text = "".join(f"line {n}\n" for n in range(4_000))
     one = prompt(message=message, covers={**COVERS, "text": text})
-    made = prompt_message(session(one), one, FLOW)
+    made = question_message(session(one), one, FLOW)
     check_message(made.text, made.blocks)
     part = code(made.blocks).removesuffix("…")
     assert text.startswith(part)
@@ -176,7 +174,7 @@ def test_what_even_a_modal_does_not_hold_is_counted(char: str) -> None:
     """Whatever it is written in, a text without end keeps a modal's limits, and what is missing is counted."""
     fields = [{"name": f"f{n}", "type": "string", "title": "T", "default": char * 3_000} for n in range(300)]
     one = prompt(form={"fields": fields}, values={}, covers={**COVERS, "text": char * 400_000})
-    blocks = whole(one)
+    blocks = whole(session_face(session(one), one, FLOW))
     check_view({"type": "modal", "title": {"type": "plain_text", "text": "x"}, "blocks": blocks})
     start = next(n for n, block in enumerate(blocks) if "What will run" in str(block.get("text")))
     missing = 400_000 - code(blocks[start:]).count(char)
@@ -188,17 +186,17 @@ def test_what_even_a_modal_does_not_hold_is_counted(char: str) -> None:
 def test_rejecting_opens_a_question_where_a_reason_is_needed() -> None:
     """The button of a rejection that needs a reason opens a modal; approving stays one press."""
     one = prompt(requireReason=True)
-    found = buttons(prompt_message(session(one), one, FLOW).blocks)
+    found = buttons(question_message(session(one), one, FLOW).blocks)
     assert [(b["text"]["text"], b["action_id"], b["value"]) for b in found] == [
         ("Approve", "sayso:option:0", "prompt-1|cafe12345678|0"),
-        ("Reject…", "sayso:open:reject", "prompt-1|cafe12345678"),
+        ("Reject…", "sayso:open:answer:1", "prompt-1|cafe12345678|1"),
     ]
 
 
 def test_what_may_be_changed_has_a_button() -> None:
     """An approval with editable fields has Edit behind its two buttons."""
     one = prompt(form=FORM, editable=["region"])
-    found = buttons(prompt_message(session(one), one, FLOW).blocks)
+    found = buttons(question_message(session(one), one, FLOW).blocks)
     assert [b["text"]["text"] for b in found] == ["Approve", "Reject", "Edit…"]
     assert found[2]["action_id"] == "sayso:open:edit"
 
@@ -207,12 +205,12 @@ def test_the_menu_hands_a_prompt_over_and_rejects_with_a_reason() -> None:
     """Every open prompt can be handed over; an approval can also be rejected with words where none are needed."""
 
     def entries(one: Asked) -> list[str]:
-        menu = prompt_message(session(one), one, FLOW).blocks[0]["accessory"]
+        menu = question_message(session(one), one, FLOW).blocks[0]["accessory"]
         assert menu["action_id"] == "sayso:open:more"
         return [option["value"] for option in menu["options"]]
 
     assert entries(prompt("ask")) == ["hand|prompt-1|cafe12345678"]
-    assert entries(prompt()) == ["reject|prompt-1|cafe12345678", "hand|prompt-1|cafe12345678"]
+    assert entries(prompt()) == ["answer|prompt-1|cafe12345678|1", "hand|prompt-1|cafe12345678"]
     assert entries(prompt(requireReason=True)) == ["hand|prompt-1|cafe12345678"]
 
 
@@ -248,8 +246,8 @@ def test_an_open_message_leaves_room_for_everything() -> None:
         required=40,
     )
     for made in (
-        prompt_message(session(one), one, FLOW),
-        closed_prompt(session(one), replace(one, status="cancelled"), FLOW),
+        question_message(session(one), one, FLOW),
+        question_message(session(one), replace(one, status="cancelled"), FLOW),
     ):
         check_message(made.text, made.blocks)
         assert size(made.blocks) <= MOST_UNITS
@@ -282,7 +280,7 @@ def test_a_message_of_several_calls_keeps_slacks_limits_and_every_button(text: s
     calls = calls_of(
         count, text, editors=("U1",), votes=(vote(BEN, "reject", text[:500] or "no"),), required=3
     )
-    made = calls_message(session(calls[0]), calls, FLOW, names=None, now=T1)
+    made = calls_message(session(calls[0]), calls, FLOW, None, T1)
     check_message(made.text, made.blocks)
     assert size(made.blocks) <= MOST_UNITS
     pressed = [b for b in buttons(made.blocks) if b["action_id"] == "sayso:option:0"]
@@ -307,8 +305,8 @@ def test_ten_requests_of_an_agent_fit_on_one_message(text: str, message: str) ->
         )
         for one in calls_of(MOST_TOGETHER, text, votes=(vote(BEN, "reject", text[:500] or "no"),), required=3)
     ]
-    assert all(map(is_request, calls))
-    made = calls_message(session(calls[0]), calls, FLOW, names=None, now=T1)
+    assert all(one.is_request for one in calls)
+    made = calls_message(session(calls[0]), calls, FLOW, None, T1)
     check_message(made.text, made.blocks)
     assert size(made.blocks) <= MOST_UNITS
     every = next(b for b in buttons(made.blocks) if b["action_id"] == ALL)
@@ -348,5 +346,5 @@ def test_what_is_cut_on_a_message_of_several_calls_is_cut_between_mentions_and_e
             for one in calls_of(MOST_TOGETHER, "ls", votes=many, required=13)
         ]
         for calls in (few, ten):
-            made = calls_message(session(calls[0]), calls, FLOW, names=None, now=T1)
+            made = calls_message(session(calls[0]), calls, FLOW, None, T1)
             assert [text for text in texts(made.blocks) if _TORN.search(text)] == []

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from bot.rendering.blocks import Rendered
 from bot.rendering.forms import form_controls, form_errors, form_pages, form_view, read_control, read_form
-from bot.rendering.prompts import closed_prompt, prompt_message
+from bot.rendering.prompts import question_message
 from bot.workspace import blocks, elements
 from engine.forms import check_form, normalize_form
 from engine.forms.question import Question, form_parts
@@ -247,7 +247,7 @@ HOSTILE_FORM: dict[str, Json] = {
 def test_an_open_form_says_what_it_asks_for() -> None:
     """Labels, what fits and what can be left out stand in the message, as words in which no markup counts."""
     one = asked(HOSTILE_FORM)
-    said = all_text(prompt_message(session(one), one, Flow()))
+    said = all_text(question_message(session(one), one, Flow()))
     assert "• *Days*: a whole number from 1 to 9" in said
     assert "_(if any)_" in said
     assert "<!channel>" not in said
@@ -260,7 +260,7 @@ def test_an_answered_form_says_what_was_filled_in() -> None:
     one = replace(
         one, answer={"value": None, "text": "x", "label": "x", "values": {"team": "<@U0X>", "days": 3}}
     )
-    made = closed_prompt(session(one), one, Flow())
+    made = question_message(session(one), one, Flow())
     assert "<!channel> *Team*: <@U0X>\nDays: 3" in "\n".join(plain_texts(made.blocks))
     assert "<@U0X>" not in "\n".join(texts(made.blocks))
 
@@ -270,13 +270,13 @@ def test_an_answered_form_says_what_was_filled_in() -> None:
 def test_any_form_fits_into_its_message(form: Any, message: str) -> None:
     """Open or closed, the message of any form is within Slack's limits, and there is something to answer it with."""
     one = asked(form, message=message)
-    made = prompt_message(session(one), one, Flow(), now=T0)
+    made = question_message(session(one), one, Flow(), now=T0)
     blocks.check_message(made.text, made.blocks, limit=4_000)
     assert any(block["type"] == "actions" for block in made.blocks)
     fields = one.form["fields"]
     done = replace(one, status="answered", at=T0, actor=ANA)
     done = replace(done, answer={"value": None, "text": "x", "values": check_form(fields, {})[0] or {"x": 1}})
-    closed = closed_prompt(session(done), done, Flow())
+    closed = question_message(session(done), done, Flow())
     blocks.check_message(closed.text, closed.blocks, limit=4_000)
 
 
@@ -296,7 +296,7 @@ def test_people_and_channels_that_were_chosen_are_shown_by_their_names() -> None
         actor=ANA,
         answer={"values": values, "text": "x"},
     )
-    message = closed_prompt(session(answered), answered, Flow())
+    message = question_message(session(answered), answered, Flow())
     blocks.check_message(message.text, message.blocks)
     (rich,) = [block for block in message.blocks if block["type"] == "rich_text"]
     pieces = rich["elements"][0]["elements"]
@@ -304,7 +304,7 @@ def test_people_and_channels_that_were_chosen_are_shown_by_their_names() -> None
     assert {"type": "channel", "channel_id": "C0LOCALOPS"} in pieces
     assert {"type": "text", "text": "\nWhy: <@U0LOCALANA> *now*"} in pieces
     gate = prompt(form=form, values=values)
-    shown = "\n".join(texts(prompt_message(session(gate), gate, Flow()).blocks))
+    shown = "\n".join(texts(question_message(session(gate), gate, Flow()).blocks))
     assert "*Who:* U0LOCALBEN" in shown  # an open question is posted, and a mention would call him
     assert "*Room:* <#C0LOCALOPS>" in shown
     assert "&lt;@U0LOCALANA&gt;" in shown

@@ -37,7 +37,9 @@ def test_any_question_can_be_shown_outside_of_its_thread(asked: Asked, name: str
     """On the Home, and in the modals that open from there."""
     entry = Waiting(row(asked), name, link)
     check_view(home_view(HomePage([entry], [], [], {}, T1, [entry])))
-    check_view({**decision_view("answer", entry.prompt, {})})
+    check_view({**decision_view(entry.prompt, {})})
+    for control in entry.face.controls:
+        check_view({**decision_view(entry.prompt, {}, control)})
     if asked.kind == "approval":
         # All approvals have the same few choices.
         decided = replace(asked, options=prompt().options)

@@ -11,7 +11,7 @@ from bot.rendering import phrases
 from bot.rendering.blocks import MOST_UNITS, size
 from bot.rendering.card import card
 from bot.rendering.notes import end_note
-from bot.rendering.prompts import closed_prompt, prompt_message
+from bot.rendering.prompts import question_message
 from bot.workspace.blocks import check_message
 from engine.decide.commands import Hold, NodeBroke, NodeDone, Resume
 from engine.language import timestamps
@@ -93,7 +93,7 @@ def test_two_parallel_questions_can_be_told_apart() -> None:
     case = rollout(concurrency=2)
     applied(applied(case, 0), 1)
     found = sorted((case.state.prompts[key] for key in case.state.open_prompts), key=lambda p: p.path)
-    leads = [prompt_message(case.state, prompt, case.flow).text.splitlines()[0] for prompt in found]
+    leads = [question_message(case.state, prompt, case.flow).text.splitlines()[0] for prompt in found]
     assert [lead.rpartition(" · ")[2] for lead in leads] == ["*Rollout › eu*", "*Rollout › us*"]
     status = phrases.status_text([(case.state, case.flow)], case.now)
     assert "Rollout › eu › Confirm: How does eu look?" in status
@@ -199,7 +199,7 @@ def test_a_place_is_named_as_people_would(nodes: str, place: str) -> None:
     """Branches and cases by their names, items by what they are called, rounds by their number; all of it inert."""
     text = "nodes:\n  - " + nodes.replace("ASK", "{id: q, type: ask, with: {message: Well}}")
     case = Scenario(flow_of(text)).started()
-    said = texts(prompt_message(case.state, case.prompt, case.flow).blocks)[-1]
+    said = texts(question_message(case.state, case.prompt, case.flow).blocks)[-1]
     assert said.endswith(f"demo › {place}")
 
 
@@ -222,7 +222,7 @@ def test_whatever_a_flow_does_its_card_questions_and_end_fit(walk: Walk, ending:
     check_message(made.text, made.blocks, limit=4000)
     assert size(made.blocks) <= MOST_UNITS
     for prompt in case.state.prompts.values():
-        shown = (prompt_message if prompt.open else closed_prompt)(case.state, prompt, case.flow)
+        shown = question_message(case.state, prompt, case.flow)
         check_message(shown.text, shown.blocks, limit=4000)
     if ending and case.state.phase in ("running", "waiting", "held"):
         case.when(case.abort())

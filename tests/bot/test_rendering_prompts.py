@@ -6,12 +6,13 @@ from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
+from msgspec.structs import replace
 
 from bot.rendering import home, phrases, waiting
 from bot.rendering.blocks import MOST_UNITS, block_key, size
 from bot.rendering.clocks import deleted_too_often, reminder
 from bot.rendering.notes import duplicate, message_blocks, note
-from bot.rendering.prompts import closed_prompt, prompt_message
+from bot.rendering.prompts import question_message
 from bot.rendering.text import for_reader
 from bot.workspace.blocks import check_message
 from engine.forms.question_kinds import KINDS
@@ -40,12 +41,12 @@ FLOW = Flow()
 
 def shown_as(one: Asked, **options: Any) -> str:
     """All mrkdwn of an open prompt's message."""
-    return "\n".join(texts(prompt_message(session(one), one, FLOW, **options).blocks))
+    return "\n".join(texts(question_message(session(one), one, FLOW, **options).blocks))
 
 
 def closed_as(one: Asked, **options: Any) -> str:
     """All mrkdwn of a closed prompt's message."""
-    return "\n".join(texts(closed_prompt(session(one), one, FLOW, **options).blocks))
+    return "\n".join(texts(question_message(session(one), one, FLOW, **options).blocks))
 
 
 def test_every_kind_of_question_has_its_words() -> None:
@@ -58,14 +59,14 @@ def test_every_kind_of_question_has_its_words() -> None:
 
 def test_a_prompt_carries_its_key_where_it_can_be_found_again() -> None:
     """The outbox key stands in the metadata and in the first block's id, and nothing else does."""
-    made = prompt_message(session(prompt()), prompt(), FLOW)
+    made = question_message(session(prompt()), prompt(), FLOW)
     assert made.blocks[0]["block_id"] == "prompt:prompt-1"
     assert made.metadata == {"event_type": "sayso_post", "event_payload": {"key": "prompt:prompt-1"}}
 
 
 def test_buttons_have_the_words_that_people_read_and_carry_only_ids() -> None:
     """An approval shows its two labels in their styles; a value is prompt, nonce and index."""
-    found = buttons(prompt_message(session(prompt()), prompt(), FLOW).blocks)
+    found = buttons(question_message(session(prompt()), prompt(), FLOW).blocks)
     assert [(b["text"]["text"], b["style"], b["action_id"], b["value"]) for b in found] == [
         ("Approve", "primary", "sayso:option:0", "prompt-1|cafe12345678|0"),
         ("Reject", "danger", "sayso:option:1", "prompt-1|cafe12345678|1"),
@@ -76,7 +77,7 @@ def test_whoever_is_asked_is_mentioned() -> None:
     """Approvers are called in the first line, groups by their id where it is known; text asks the requester."""
     assert (
         "<!subteam^S0LOCALSRE>"
-        in shown_as(prompt(approvers=["@sre"]), names={"@sre": "S0LOCALSRE"}).splitlines()[0]
+        in shown_as(prompt(approvers=["@sre"]), ids={"@sre": "S0LOCALSRE"}).splitlines()[0]
     )
     assert "<@U0LOCALANA>" in shown_as(prompt("ask")).splitlines()[0]
 
@@ -91,7 +92,7 @@ def test_the_message_keeps_its_markup_and_nothing_is_escaped_twice() -> None:
 def test_a_question_for_text_says_how_to_answer() -> None:
     """With free text there are no buttons but the hint to reply, with the number where the prompt has one."""
     one = prompt("ask", number=3)
-    assert buttons(prompt_message(session(one), one, FLOW).blocks) == []
+    assert buttons(question_message(session(one), one, FLOW).blocks) == []
     assert "Reply in this thread" in shown_as(one)
     assert "`#3: your answer`" in shown_as(one)
 
@@ -99,7 +100,7 @@ def test_a_question_for_text_says_how_to_answer() -> None:
 def test_a_question_with_choices_says_that_other_words_count_too() -> None:
     """Beside the buttons stands the hint to reply, where any reply is an answer, and only there."""
     one = prompt("ask", number=3, options=[{"value": "eu", "label": "Europe"}], acceptsText=True)
-    assert len(buttons(prompt_message(session(one), one, FLOW).blocks)) == 1
+    assert len(buttons(question_message(session(one), one, FLOW).blocks)) == 1
     assert "Choose one, or *reply in this thread* with your own answer" in shown_as(one)
     assert "`#3: your answer`" in shown_as(one)
     plain = prompt("ask", options=[{"value": "eu", "label": "Europe"}], acceptsText=False)
@@ -118,8 +119,8 @@ def test_a_requester_who_may_not_decide_is_not_called() -> None:
     names = {"ana@example.com": "U0LOCALANA", "ben@example.com": "U0LOCALBEN"}
     listed = ["requester", "U0LOCALANA", "ana@example.com", "ben@example.com"]
     barred = prompt(approvers=listed, excludeRequester=True)
-    assert shown_as(barred, names=names).splitlines()[0] == "🔐 *Approval needed* from <@U0LOCALBEN>"
-    everybody = shown_as(prompt(approvers=listed), names=names).splitlines()[0]
+    assert shown_as(barred, ids=names).splitlines()[0] == "🔐 *Approval needed* from <@U0LOCALBEN>"
+    everybody = shown_as(prompt(approvers=listed), ids=names).splitlines()[0]
     assert everybody == "🔐 *Approval needed* from <@U0LOCALANA> and <@U0LOCALBEN>"
 
 
@@ -145,8 +146,8 @@ def test_from_26_options_on_there_is_a_menu() -> None:
     many = [{"value": n, "label": f"Region {n}", "style": None} for n in range(26)]
     few = prompt("ask", options=many[:25], acceptsText=False)
     lots = prompt("ask", options=many, acceptsText=False)
-    assert len(buttons(prompt_message(session(few), few, FLOW).blocks)) == 25
-    (menu,) = buttons(prompt_message(session(lots), lots, FLOW).blocks)
+    assert len(buttons(question_message(session(few), few, FLOW).blocks)) == 25
+    (menu,) = buttons(question_message(session(lots), lots, FLOW).blocks)
     assert menu["type"] == "static_select"
     assert menu["action_id"].startswith("sayso:option:")
     assert menu["options"][25] == {
@@ -168,7 +169,7 @@ def test_options_longer_than_a_button_are_told_apart(count: int, more: dict[str,
     labels = [*ALIKE, *(f"Region {n}" for n in range(count - 2))]
     options = [{"value": n, "label": label, "style": None, **more} for n, label in enumerate(labels)]
     one = prompt("ask", options=options, acceptsText=False)
-    made = prompt_message(session(one), one, FLOW)
+    made = question_message(session(one), one, FLOW)
     check_message(made.text, made.blocks)
     found = buttons(made.blocks)
     told = [each["text"]["text"] for each in (found[0]["options"] if count > 25 else found)]
@@ -187,7 +188,7 @@ def test_a_hundred_long_options_stay_apart_and_fit() -> None:
     """Labels that must be cut get their number, so two that begin alike can be told apart."""
     options = [{"value": n, "label": "x" * 75, "style": None} for n in range(130)]
     one = prompt("ask", options=options, acceptsText=False)
-    made = prompt_message(session(one), one, FLOW)
+    made = question_message(session(one), one, FLOW)
     (menu,) = buttons(made.blocks)
     labels = [option["text"]["text"] for option in menu["options"]]
     assert len(set(labels)) == len(labels) == 100
@@ -219,7 +220,7 @@ def test_a_hundred_long_options_stay_apart_and_fit() -> None:
 )
 def test_a_closed_prompt_says_who_what_and_when_and_has_no_buttons(one: Asked, wanted: str) -> None:
     """Every way in which a prompt closes has its line, the question stays, and nothing can be pressed."""
-    made = closed_prompt(session(one), one, FLOW, reason="the session is aborted")
+    made = question_message(session(one), one, FLOW, reason="the session is aborted")
     assert wanted in "\n".join(texts(made.blocks))
     assert "Roll back?" in texts(made.blocks)
     assert buttons(made.blocks) == []
@@ -229,7 +230,7 @@ def test_a_closed_prompt_says_who_what_and_when_and_has_no_buttons(one: Asked, w
 def test_an_answer_is_inert() -> None:
     """What somebody answered is plain text: no mention, no link, no markup, and bidi controls spelled out."""
     one = prompt("ask", "answered", answer={"text": HOSTILE}, actor=ANA, at=T1)
-    made = closed_prompt(session(one), one, FLOW)
+    made = question_message(session(one), one, FLOW)
     assert "<!channel>" not in "\n".join(texts(made.blocks)) + made.text
     assert "evil.example|" not in "\n".join(texts(made.blocks))
     assert any("<!channel>" in text and "\\u202e" in text for text in plain_texts(made.blocks))
@@ -263,7 +264,7 @@ def test_words_that_stand_below_a_closed_question_are_not_repeated(
     one = prompt(
         "ask", "answered", **{"answer": {"text": "fine"}, "actor": ANA, "at": T1, "shown": at, **fields}
     )
-    made = closed_prompt(session(one), one, FLOW)
+    made = question_message(session(one), one, FLOW)
     assert ("fine" in plain_texts(made.blocks)) is repeated
     assert made.text.startswith("☑️ *Answered* by <@U0LOCALANA> · <!date^1795300992^")
     assert ("fine" in made.text) is repeated
@@ -274,7 +275,7 @@ def test_words_of_a_direct_message_are_repeated() -> None:
     """There a message outside of the thread may have been the answer, which its key does not say."""
     said: dict[str, Any] = {"shown": {"channel": "D1", "ts": "1.0"}, "answer_key": "message:T1:D1:2.0"}
     one = prompt("ask", "answered", answer={"text": "fine"}, actor=ANA, at=T1, **said)
-    assert "fine" in plain_texts(closed_prompt(session(one), one, FLOW).blocks)
+    assert "fine" in plain_texts(question_message(session(one), one, FLOW).blocks)
 
 
 def test_names_and_reasons_are_inert() -> None:
@@ -289,13 +290,11 @@ def test_names_and_reasons_are_inert() -> None:
 @given(prompts())
 def test_any_prompt_fits(one: Asked) -> None:
     """Open or closed, with any text and any number of options, Slack's limits are kept and buttons are there."""
-    made = prompt_message(session(one), one, FLOW, now=T0)
-    check_message(made.text, made.blocks, limit=4000)
-    assert size(made.blocks) <= MOST_UNITS
-    assert bool(buttons(made.blocks)) == bool(one.options or one.form)
-    closed = closed_prompt(session(one), one, FLOW, reason="x")
-    check_message(closed.text, closed.blocks, limit=4000)
-    assert size(closed.blocks) <= MOST_UNITS
+    for asked in (one, replace(one, status="shown")):
+        made = question_message(session(asked), asked, FLOW, now=T0, reason="x")
+        check_message(made.text, made.blocks, limit=4000)
+        assert size(made.blocks) <= MOST_UNITS
+        assert bool(buttons(made.blocks)) == (asked.open and bool(one.options or one.form))
 
 
 @settings(max_examples=tries(60))
@@ -331,7 +330,7 @@ def test_a_question_for_files_says_how_many_and_how_large() -> None:
         (True, "📎 *Reply in this thread*, with words or up to 2 files of at most 1MiB each"),
     ):
         asked = prompt("ask", acceptsText=text, acceptsFiles=True, maxFiles=2, maxSize=2**20)
-        assert words in str(prompt_message(session(asked), asked, FLOW).blocks)
+        assert words in str(question_message(session(asked), asked, FLOW).blocks)
 
 
 def test_a_question_that_expired_names_the_step_as_people_know_it() -> None:

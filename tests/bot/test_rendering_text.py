@@ -16,7 +16,6 @@ from bot.rendering.text import (
     clip,
     cut,
     date,
-    elapsed,
     escape,
     mentioning,
     one_line,
@@ -29,6 +28,7 @@ from bot.rendering.text import (
     whom,
 )
 from engine.forms.question import Question
+from engine.language.counting import elapsed
 from prompt_state.slack_text import unescape
 from tests.bot.rendering_cases import ANA, HOSTILE, wild
 

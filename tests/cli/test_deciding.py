@@ -94,7 +94,7 @@ def test_the_terminal_shows_what_will_run(cli: Cli) -> None:
     cli.write("flow.yml", FLOW)
     with cli.terminal("run", "flow.yml", "--as", "@sre") as terminal:
         terminal.expect("Count: 2")
-        terminal.expect("What runs once this is approved (apply):")
+        terminal.expect("This runs when it is approved · apply (")
         terminal.expect("sh -c 'echo")
         terminal.expect("0 of 2 approved")
         terminal.expect("> ")
@@ -146,7 +146,7 @@ def test_a_call_of_an_agent_is_changed_at_the_terminal(cli: Cli) -> None:
         terminal.expect("> ")
         terminal.type("echo echoed")
         terminal.expect("echo one two → echo echoed")
-        terminal.expect("command: echo echoed")
+        terminal.expect("command: echo one two → echo echoed")
         terminal.expect("> ")
         terminal.type("approve")
         terminal.expect("Thanks.")
@@ -235,13 +235,14 @@ def test_an_approval_with_a_form_is_changed_at_the_terminal(cli: Cli) -> None:
         terminal.expect("> ")
         terminal.type("4")
         terminal.expect("count: 2 → 4")
-        terminal.expect("Count: 4")
+        terminal.expect("Count: 2 → 4")
 
 
 def test_what_may_be_changed_is_shown_with_the_question(cli: Cli) -> None:
     """`prompts show` has each field with its value and the option that changes it."""
     done = cli.run("prompts", "show", asked(cli, FLOW))
-    assert "Count: 2  --edit count=..." in done.out
+    assert "Count: 2\n" in done.out
+    assert "- change count first  --edit count=..." in done.out
 
 
 NOTING = """

@@ -48,9 +48,9 @@ def test_what_happens_inside_is_told_with_its_place(cli: Cli) -> None:
     rollout(cli)
     with cli.terminal("run", "rollout") as terminal:
         terminal.expect("How is eu?")
-        terminal.expect("each[0]/confirm (eu)")
+        terminal.expect("Question for ana · each › eu")
         terminal.type("1")
-        terminal.expect("each[1]/confirm (us)")
+        terminal.expect("Question for ana · each › us")
         terminal.type("fine")
         assert terminal.code() == 0
         shown = terminal.shown

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from bot.terminal.narration import covered_lines
+from bot.rendering.prompts import session_face
+from bot.terminal.narration import runs_lines
+from tests.bot.rendering_cases import prompt, session
 
 
 def test_what_an_approval_covers_is_shown_line_by_line() -> None:
     """Every line of what would run is shown as it is, and nothing where nothing is covered."""
-    covers = {"nodeId": "helper.shell", "text": "rm -rf build\nin: /srv"}
-    told = covered_lines(covers)
-    assert told == ["What runs once this is approved (helper.shell):", "  rm -rf build", "  in: /srv"]
-    assert covered_lines(None) == []
+    one = prompt(covers={"nodeId": "helper.shell", "type": "shell", "text": "rm -rf build\nin: /srv"})
+    told = runs_lines(session_face(session(one), one, None))
+    assert told == [
+        "This runs when it is approved · helper.shell (shell):",
+        "  rm -rf build",
+        "  in: /srv",
+    ]
+    assert runs_lines(session_face(session(prompt()), prompt(), None)) == []

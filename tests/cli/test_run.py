@@ -185,7 +185,7 @@ def test_an_approval_asks_whoever_is_listed(cli: Cli) -> None:
     gated(cli, '["local:ana"]')
     with cli.terminal("run", "gated") as terminal:
         terminal.expect("Roll back?")
-        terminal.expect("asked: ana")
+        terminal.expect("Approval needed from ana")
         terminal.expect("1) Approve")
         terminal.expect("> ")
         terminal.type("approve")
@@ -197,7 +197,7 @@ def test_an_approval_for_others_says_whom_it_asks_and_waits(cli: Cli) -> None:
     """Where somebody else is listed nothing is asked here: it is said who is, and the session stays paused."""
     gated(cli, '["@sre"]')
     with cli.terminal("run", "gated") as terminal:
-        terminal.expect("waits for @sre: Roll back?")
+        terminal.expect("Approval needed from @sre: Roll back?")
         assert terminal.code() == 3
     assert cli.lines("rolled") == []
 

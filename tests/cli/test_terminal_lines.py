@@ -14,6 +14,7 @@ from typing import TextIO
 import pytest
 from immutables import Map
 
+from bot.rendering.prompts import session_face
 from bot.terminal.console import Paint, cells, fitted, table
 from bot.terminal.follower import due_moments
 from bot.terminal.screen import TerminalScreen, option_lines
@@ -91,7 +92,8 @@ def test_columns_stand_below_each_other_whatever_is_written_in_them() -> None:
 def test_a_choice_is_one_line_whatever_its_label_is() -> None:
     """A label with a line of its own could pass for another choice."""
     options = [{"value": "a", "label": "Keep\n2) Delete it all"}, {"value": "b", "label": "Stop"}]
-    assert option_lines(prompt("ask", options=options))[:2] == ["1) Keep 2) Delete it all", "2) Stop"]
+    one = prompt("ask", options=options)
+    assert option_lines(session_face(session(one), one, None))[:2] == ["1) Keep 2) Delete it all", "2) Stop"]
 
 
 @pytest.mark.parametrize("purpose", ["wait", "retry", "followUp"])

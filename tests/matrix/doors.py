@@ -121,13 +121,14 @@ def _forged(stage: Stage, kind: str, user: User, state: str) -> View:
     """A submission of a modal that the bot never opened for this person."""
     message, found = stage.element(MORE if kind == "hand" else f"{OPEN}{kind}")
     value = handed((message, found), kind) if kind == "hand" else found[1]["value"]
-    prompt_id, nonce = value.removeprefix(f"{kind}|").split("|")[:2]
+    prompt_id, nonce, *index = value.removeprefix(f"{kind}|").split("|")
     meta: Json = {
         "promptId": prompt_id,
         "nonce": "0" * len(nonce) if state == "nonce" else nonce,
         "channel": stage.town.channel().id,
         "threadTs": stage.root,
         "user": user.id,
+        "index": "".join(index),
         "page": 0,
         "pages": [],
     }
@@ -258,7 +259,7 @@ GO = Resume(None, None, None, None, None, None)
 DOORS: dict[str, list[Door]] = {
     "gate": [
         Door("approve button", "vote", press(OPTION), VOTED, "press"),
-        Door("reject modal", "vote", modal("reject", WHY), VOTED, "modal"),
+        Door("reject modal", "vote", modal("answer", WHY), VOTED, "modal"),
         Door("edit modal", "edit", modal("edit", SIZE), ("prompt:edited",), "modal"),
         *_hand(),
         Door("says approve", "never", says("Approve"), VOTED, "message"),

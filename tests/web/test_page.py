@@ -80,7 +80,7 @@ async def test_the_graph_follows_what_another_process_does(browser: Browser, hom
         await page.goto(f"{visitor.url}/sessions/{row['sessionId']}")
         gate = page.get_by_role("link", name=re.compile("^gate, approval"))
         await expect(gate).to_have_attribute("data-status", "waiting")
-        await expect(page.get_by_label("Open question")).to_contain_text("requested from @eva")
+        await expect(page.get_by_label("Open question")).to_contain_text("Approval needed from @eva")
         async with roomful.engine_at(home / "sayso.db") as engine:
             await engine.resume(
                 row["sessionId"], Answer(row["prompts"][0], roomful.PEOPLE[4], "answer:1", value="approve")
