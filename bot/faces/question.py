@@ -210,25 +210,17 @@ def face(prompt: Asked, scene: Scene) -> Face:
 
 def row_face(kept: PromptState, flow: str) -> Face:
     """The face of a question that is known by its row."""
-    return face(asked_of(kept), Scene(requester=kept.requester, flow=flow))
-
-
-def asked_of(kept: PromptState, outcome: Json = None) -> Asked:
-    """Return a question from its row. `outcome` is the result of its expiry."""
     value = next((value for value, word in DECIDED.items() if word == kept.answer_summary), "reject")
     names = {*Asked.__struct_fields__} & {*PromptState.__struct_fields__}
     votes = [
         {"actor": {"id": v.actor_id, "name": v.actor_name}, "vote": v.vote, "reason": v.reason, "at": v.at}
         for v in kept.votes
     ]
-    kept_as = {name: getattr(kept, name) for name in names}
-    told = {"on_timeout": outcome or kept.on_timeout, "votes": tuple(votes), "at": kept.answered_at}
-    if kept.message_ts:
-        told["shown"] = {"channel": kept.channel, "ts": kept.message_ts}
+    told = {name: getattr(kept, name) for name in names} | {"votes": tuple(votes), "at": kept.answered_at}
     if kept.status == "answered":
         told["answer"] = {"value": value, "text": kept.answer_summary, "votes": votes}
         told["actor"] = {"id": kept.answered_by, "name": kept.answered_by_name}
-    return Asked(**{**kept_as, **told}, requested_at="")
+    return face(Asked(**told, requested_at=""), Scene(requester=kept.requester, flow=flow))
 
 
 def listed(names: Iterable[str], most: int = 12) -> str:
