@@ -2,7 +2,7 @@
 
 The real bot serves the examples in a local workspace. `approval`: Ana has chosen what to delete, and Ben is asked to
 approve it. `control-room`: a run that failed, and one that waits. `agent`: a script in the place of Claude has looked into a failing service and wants to run a command.
-Needs Chromium.
+Needs Chromium, and a font with emoji.
 """
 
 from __future__ import annotations
