@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.test_views import opened
+from tests.support import prefork
 from tests.support.acting import Workspace
 from tests.support.bot import ROOT, running_bot, start_flow
 from tests.support.claude_server import Reply, call, claude_server, text
@@ -28,11 +28,8 @@ nodes:
 async def test_a_form_of_a_server_is_filled_in_after_a_kill(workspace: Workspace, tmp_path: Path) -> None:
     """`kill -9` while the card is open: it is filled in afterwards, mistakes are shown at their field, nobody is asked
     again, and the tool runs once with what was filled in."""
-    server = {
-        "command": sys.executable,
-        "args": [str(ROOT / "tests/support/mcp_server.py")],
-        "cwd": str(ROOT),
-    }
+    command, *args = prefork.front(str(ROOT / "tests/support/mcp_server.py"), read=("uvicorn",))
+    server = {"command": command, "args": args, "cwd": str(ROOT)}
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"ops": server}}))
     file = tmp_path / "ran"
     restart = call("ops__restart", {"service": "db", "file": str(file)}, "toolu_1")

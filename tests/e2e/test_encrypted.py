@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -15,8 +13,9 @@ import pytest
 from engine.language.errors import Corrupt, Erased
 from engine.storage.packing import unpacked
 from engine.storage.sqlite import open_sqlite
+from tests.support import prefork
 from tests.support.acting import Workspace
-from tests.support.bot import ROOT, running_bot, start_flow
+from tests.support.bot import running_bot, start_flow
 from tests.support.claude_server import Reply, call, claude_server, text
 
 KEY = "0123456789abcdef" * 4
@@ -132,13 +131,6 @@ def _unsaid(database: Path, session_id: str) -> list[str]:
 
 
 def _sayso(env: dict[str, str], cwd: Path, *words: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "bot.cli", *words],
-        cwd=cwd,
-        env={**env, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = prefork.run(["-m", "bot.cli", *words], cwd=cwd, env=env)
     assert done.returncode in (0, 5), done.stderr
     return done.stdout

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tests.support import prefork
 from tests.support.acting import Workspace
 from tests.support.bot import ROOT, BotProcess, ThreadView, running_bot, words
 from tests.support.workspace import running_workspace
@@ -45,14 +45,8 @@ class Gate:
 
     def sayso(self, *words: str) -> str:
         """What a command prints, as the bot's user."""
-        done = subprocess.run(
-            [sys.executable, "-m", "bot.cli", *words],
-            env=self.bot.env,
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        done = prefork.run(["-m", "bot.cli", *words], env=self.bot.env, cwd=self.folder)
+        done.check_returncode()
         return done.stdout
 
     async def url(self) -> str:

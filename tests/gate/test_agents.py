@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from anthropic import Anthropic
 
 from bot.gate.agents import Agents
 from tests.gate.conftest import RULES, Gate
-from tests.gate.test_hooks import SAYSO, Hooks
+from tests.gate.test_hooks import Hooks
 from tests.support import prefork
 from tests.support.bot import ThreadView, words
 from tests.support.managed_agents import KEY, ManagedAgents, managed_agents
@@ -48,7 +47,9 @@ class Poller:
     async def watch(self) -> asyncio.subprocess.Process:
         """Look again and again, until it is killed."""
         return await asyncio.create_subprocess_exec(
-            *SAYSO, "gate", "agents", "--every", "1", env=self.env, cwd=self.gate.folder
+            *prefork.front("-m", "bot.cli", "gate", "agents", "--every", "1", read=("anthropic",)),
+            env=self.env,
+            cwd=self.gate.folder,
         )
 
     async def decide(self, command: str, label: str = "Allow once") -> ThreadView:
@@ -199,7 +200,9 @@ async def test_killed_anywhere_it_confirms_once_or_asks_again(
         "Events.send = lambda *given, **more: os._exit(9); from bot.cli import main; main()"
     )
     door = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", killed, "gate", "agents", "--once", env=poller.env, cwd=gate.folder
+        *prefork.front("-c", killed, "gate", "agents", "--once", read=("anthropic",)),
+        env=poller.env,
+        cwd=gate.folder,
     )
     assert await door.wait() == 9
     await poller.look()

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.gate.conftest import Gate, from_npm
-from tests.gate.test_hooks import SAYSO, Hooks
+from tests.gate.test_hooks import Hooks, sayso
 from tests.support.bot import counted
 
 pytestmark = [pytest.mark.process, pytest.mark.long]
@@ -149,7 +149,7 @@ class Claude:
 
     async def resumed(self) -> None:
         """Go on with what is decided."""
-        command = [*SAYSO, "gate", "resume", "--once", "--", "--output-format", "json"]
+        command = sayso("gate", "resume", "--once", "--", "--output-format", "json")
         env = {**self.hooks.env, "SAYSO_CLAUDE": self.program}
         done = await asyncio.to_thread(
             subprocess.run, command, env=env, capture_output=True, text=True, check=False

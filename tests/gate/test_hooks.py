@@ -15,10 +15,15 @@ import pytest
 
 from bot.gate.hook import keep, read_record, record_of, scripts_of
 from tests.gate.conftest import Gate
+from tests.support import prefork
 from tests.support.bot import ROOT
 
 pytestmark = pytest.mark.process
-SAYSO = [sys.executable, "-m", "bot.cli"]
+
+
+def sayso(*words: str) -> list[str]:
+    """The command line for whoever starts programs."""
+    return prefork.front("-m", "bot.cli", *words)
 
 
 def event(command: str, call: str = "toolu_1", name: str = "PreToolUse", **more: Any) -> dict[str, Any]:
@@ -56,7 +61,7 @@ class Hooks:
     async def run(self, given: Any, *words: str, **env: str) -> subprocess.CompletedProcess[bytes]:
         """Run a hook to its end."""
         data = given if isinstance(given, bytes) else json.dumps(given).encode()
-        command = [*SAYSO, "gate", "hook", *words]
+        command = sayso("gate", "hook", *words)
         return await asyncio.to_thread(
             subprocess.run, command, input=data, env={**self.env, **env}, capture_output=True, check=False
         )
@@ -71,7 +76,7 @@ class Hooks:
 
     def resume(self, program: Path, *words: str) -> subprocess.CompletedProcess[str]:
         """Look once at what was deferred."""
-        command = [*SAYSO, "gate", "resume", "--once", *words]
+        command = sayso("gate", "resume", "--once", *words)
         env = {**self.env, "SAYSO_CLAUDE": str(program)}
         return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
@@ -262,7 +267,7 @@ async def test_doctor_tells_an_advice_from_a_boundary(hooks: Hooks) -> None:
     config.mkdir()
     printed = hooks.gate.sayso("gate", "settings", "--wait", "60")
     assert json.loads(printed)["hooks"]["PreToolUse"][0]["hooks"][0]["timeout"] == 120
-    doctor = [*SAYSO, "gate", "doctor"]
+    doctor = sayso("gate", "doctor")
 
     def looked(**env: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -411,7 +416,7 @@ async def test_a_script_that_changes_is_asked_about_anew(hooks: Hooks, tmp_path:
 async def test_a_hook_that_is_killed_while_it_waits_leaves_one_question(hooks: Hooks) -> None:
     """Claude Code asks again under another id: it joins, gets the allow, and a third asking asks people."""
     killed = await asyncio.create_subprocess_exec(
-        *SAYSO, "gate", "hook", "--wait", "60", env=hooks.env, stdin=asyncio.subprocess.PIPE
+        *sayso("gate", "hook", "--wait", "60"), env=hooks.env, stdin=asyncio.subprocess.PIPE
     )
     assert killed.stdin is not None
     killed.stdin.write(json.dumps(event("make deploy")).encode())

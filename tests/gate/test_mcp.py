@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -36,6 +35,7 @@ from bot.gate.mcp_server import _KNOWN_SECONDS, _MOST_KNOWN, TASKS, Door, _Verif
 from tests.gate.conftest import Gate, gated
 from tests.gate.test_hooks import Hooks, event
 from tests.gate.test_requests import allow_buttons
+from tests.support import prefork
 from tests.support.acting import Workspace
 from tests.support.bot import ROOT, ThreadView, counted, words
 
@@ -58,13 +58,17 @@ nodes:
 """
 
 
+def program(gate: Gate, env: dict[str, str]) -> StdioServerParameters:
+    """The server as a client starts it."""
+    command, *args = prefork.front("-m", "bot.cli", "mcp")
+    return StdioServerParameters(command=command, args=args, env=env, cwd=gate.folder)
+
+
 @asynccontextmanager
 async def stdio(gate: Gate) -> AsyncIterator[ClientSession]:
     """A client with a server of its own over pipes."""
     env = {**Hooks(gate, await gate.url()).env, "PYTHONPATH": str(ROOT)}
-    server = StdioServerParameters(
-        command=sys.executable, args=["-m", "bot.cli", "mcp"], env=env, cwd=gate.folder
-    )
+    server = program(gate, env)
     async with stdio_client(server) as (read, write), ClientSession(read, write) as session:
         await session.initialize()
         yield session
@@ -210,12 +214,13 @@ async def test_a_token_is_remembered_for_a_time_and_a_wrong_one_is_not(
 async def test_a_client_that_is_killed_asks_again_with_its_key_and_gets_the_answer(gate: Gate) -> None:
     """The whole client is killed while it waits; people answer meanwhile; a new client gets it, once."""
     env = {**os.environ, **Hooks(gate, await gate.url()).env}
+    server = prefork.front("-m", "bot.cli", "mcp")
     script = f"""
-import asyncio, json, sys
+import asyncio, json
 from mcp.client.session import ClientSession
 from mcp.client.stdio import StdioServerParameters, stdio_client
 async def main():
-    server = StdioServerParameters(command=sys.executable, args=["-m", "bot.cli", "mcp"], env={env!r})
+    server = StdioServerParameters(command={server[0]!r}, args={server[1:]!r}, env={env!r})
     async with stdio_client(server) as (read, write), ClientSession(read, write) as session:
         await session.initialize()
         given = {{"tool": "restart", "arguments": {{"host": "web-3"}}, "key": "k"}}
@@ -223,7 +228,7 @@ async def main():
         print(json.dumps(result.structured_content))
 asyncio.run(main())
 """
-    command = [sys.executable, "-c", script]
+    command = prefork.front("-c", script, read=("mcp.client.stdio",))
 
     async def client() -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
@@ -337,9 +342,7 @@ async def test_a_client_that_takes_tasks_gets_one_and_its_result_once(gate: Gate
     """It survives a kill of the server; looked at again it hands nothing out; another token does not see it; it can be cancelled."""
     tasks = Tasks()
     env = {**Hooks(gate, await gate.url()).env, "PYTHONPATH": str(ROOT)}
-    server = StdioServerParameters(
-        command=sys.executable, args=["-m", "bot.cli", "mcp"], env=env, cwd=gate.folder
-    )
+    server = program(gate, env)
     given = {"tool": "restart", "arguments": {"host": "web-3"}, "key": "k"}
     async with Client(server, extensions=[tasks]) as client:
         asked = asyncio.create_task(client.call_tool("request_approval", given))
@@ -403,7 +406,7 @@ async def test_the_hook_and_the_server_see_one_call(gate: Gate) -> None:
 async def test_over_http_each_client_brings_its_token(gate: Gate) -> None:
     """Without one, or with a wrong one, it does not connect; with one it asks as that agent, and writes no flows."""
     hooks = Hooks(gate, await gate.url())
-    command = [sys.executable, "-m", "bot.cli", "mcp", "--port", "0"]
+    command = prefork.front("-m", "bot.cli", "mcp", "--port", "0", read=("uvicorn",))
     server = await asyncio.create_subprocess_exec(
         *command,
         env={**hooks.env, "SAYSO_GATE_TOKEN": "", "PYTHONUNBUFFERED": "1"},

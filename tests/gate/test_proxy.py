@@ -20,7 +20,8 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from bot.gate.client import Ambiguous
 from bot.gate.proxy import Proxy, read_line
 from tests.gate.conftest import RULES, Gate, from_npm
-from tests.gate.test_hooks import SAYSO, Hooks, event
+from tests.gate.test_hooks import Hooks, event, sayso
+from tests.support import prefork
 from tests.support.bot import ROOT, counted, words
 
 pytestmark = pytest.mark.process
@@ -119,7 +120,7 @@ async def before_url(gate: Gate, url: str, token: str = "upstream") -> AsyncIter
     pipe = asyncio.subprocess.PIPE
     env = {**Hooks(gate, await gate.url()).env, "UPSTREAM": token}
     process = await asyncio.create_subprocess_exec(
-        *SAYSO, "gate", "proxy", *words_, env=env, cwd=gate.folder, stdin=pipe, stdout=pipe, stderr=pipe
+        *sayso("gate", "proxy", *words_), env=env, cwd=gate.folder, stdin=pipe, stdout=pipe, stderr=pipe
     )
     wire = Wire(process, gate.folder / "none")
     info = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
@@ -140,7 +141,7 @@ async def wired(
     (folder / "server.py").write_text(SERVER)
     log = folder / "got"
     log.unlink(missing_ok=True)
-    command = [*SAYSO, "gate", "proxy", "--name", "x", "--wait", str(wait), "--"]
+    command = sayso("gate", "proxy", "--name", "x", "--wait", str(wait), "--")
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         *command,
@@ -455,8 +456,8 @@ async def test_a_call_that_the_hook_asked_about_is_not_asked_again(gate: Gate, r
 async def before(gate: Gate, name: str, words_: Sequence[str]) -> StdioServerParameters:
     """A proxy before a server, as a client starts it."""
     env = {**Hooks(gate, await gate.url()).env, "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
-    args = ["-m", "bot.cli", "gate", "proxy", "--name", name, *words_]
-    return StdioServerParameters(command=sys.executable, args=args, env=env, cwd=gate.folder)
+    command, *args = sayso("gate", "proxy", "--name", name, *words_)
+    return StdioServerParameters(command=command, args=args, env=env, cwd=gate.folder)
 
 
 @asynccontextmanager
@@ -473,7 +474,7 @@ async def reference(gate: Gate, command: Sequence[str], name: str) -> AsyncItera
 @asynccontextmanager
 async def sdk_server(behind_url: bool) -> AsyncIterator[list[str]]:
     """The words after `gate proxy --name sdk` for a server of the SDK."""
-    program = [sys.executable, str(ROOT / "tests/support/mcp_server.py")]
+    program = prefork.front(str(ROOT / "tests/support/mcp_server.py"), read=("mcp.server", "uvicorn"))
     if not behind_url:
         yield ["--", *program]
         return

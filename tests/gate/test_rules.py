@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from bot.gate.rules import Rules, approval_flow, read_rules
 from engine.language.errors import FlowError
 from tests.gate.conftest import RULES
+from tests.support import prefork
 
 OTHERWISE = "otherwise: {ask: {approvers: [ben@example.com]}}\n"
 HEAD = 'gate: x\nchannel: "#ops"\n'
@@ -177,8 +178,7 @@ calls:
 
 def sayso(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """A command, in a folder."""
-    command = [sys.executable, "-m", "bot.cli", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return prefork.run(["-m", "bot.cli", *words], cwd=folder, env=os.environ)
 
 
 def test_validate_and_test_check_the_file(tmp_path: Path) -> None:

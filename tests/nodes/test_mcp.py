@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +49,10 @@ class Kit:
         """Say which servers there are."""
         self.file.write_text(json.dumps({"mcpServers": entries}))
 
-    def stdio(self, program: Path = PROGRAM, **more: Any) -> None:
+    def stdio(self, program: Sequence[str] = (PYTHON, str(PROGRAM)), **more: Any) -> None:
         """A server `tools` that is a program."""
         env = {"TOKEN": "${SAYSO_SECRET_TOKEN}"}
-        self.write(tools={"command": PYTHON, "args": [str(program)], "env": env, **more})
+        self.write(tools={"command": program[0], "args": program[1:], "env": env, **more})
 
     async def http(self, port: int = 0) -> int:
         """A server `tools` that is reached over HTTP; returns its port."""
@@ -130,7 +130,7 @@ async def test_a_result_that_64_bits_cannot_hold_is_told(served: Kit) -> None:
 
 async def test_a_program_of_the_sdk_is_listed_and_called(kit: Kit) -> None:
     """The same with a program that uses the SDK."""
-    kit.stdio(OF_THE_SDK)
+    kit.stdio(prefork.front(str(OF_THE_SDK), read=("uvicorn",)))
     tools = {tool.name: tool for tool in await kit.servers.list_tools("tools")}
     assert tools["add"].description == "Adds two numbers."
     outcome = await kit.call("add", a=1, b=2)

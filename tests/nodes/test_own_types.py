@@ -21,6 +21,7 @@ from engine.nodes.types import registry as entries
 from engine.nodes.types.registry import node_types
 from engine.storage.open import MemoryStore
 from tests.nodes.nodekit import Context
+from tests.support import prefork
 from tests.support.engine import Clock, flow_of, running
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -168,8 +169,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def sayso(site: Path, home: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run the command line with that folder on Python's path."""
     env = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{site}", "SAYSO_HOME": str(home)}
-    command = [sys.executable, "-m", "bot.cli", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=env, cwd=home)
+    return prefork.run(["-m", "bot.cli", *words], env=env, cwd=home)
 
 
 FILE = str(ROOT / "examples" / "own-node" / "wait-for-port.yml")

@@ -181,6 +181,13 @@ def call(function: Callable[..., object], *arguments: object, read: Sequence[str
     return start(["-c", script], cwd=ROOT, env=os.environ, stdout=1, stderr=2, read=modules)
 
 
+def front(*arguments: str, read: Sequence[str] = ()) -> list[str]:
+    """A command line that is `python ARGUMENTS` for whoever starts programs without asking us (`front.py`)."""
+    _server()
+    program = Path(__file__).with_name("front.py")
+    return [sys.executable, "-IS", str(program), _address(), " ".join(read), *arguments]
+
+
 def run(
     arguments: Sequence[str],
     *,
@@ -207,22 +214,33 @@ def run(
 
 
 @cache
+def _address() -> str:
+    """Where the server of this process listens for fronts: a name in the kernel, and no file."""
+    return f"sayso-prefork-{os.urandom(8).hex()}"
+
+
+@cache
 def _server() -> socket.socket:
     """The server of this process. It ends when this process does, which closes the socket."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     for side in (ours, theirs):
         side.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MOST)
-    command = [sys.executable, "-m", "tests.support.prefork", str(theirs.fileno())]
+    fronts = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    fronts.bind(f"\0{_address()}")
+    fronts.listen(128)
+    given = [theirs.fileno(), fronts.fileno()]
+    command = [sys.executable, "-m", "tests.support.prefork", *map(str, given)]
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     process = subprocess.Popen(
         command,
         cwd=ROOT,
         env=environ,
-        pass_fds=[theirs.fileno()],
+        pass_fds=given,
         stdin=subprocess.DEVNULL,
         start_new_session=True,
     )
     theirs.close()
+    fronts.close()
 
     def end() -> None:
         ours.close()
@@ -245,7 +263,7 @@ def _read_the_rooms() -> None:
         importlib.import_module(name)
 
 
-def serve(asked: socket.socket) -> None:
+def serve(asked: socket.socket, listening: socket.socket) -> None:
     """Fork a process for each request until there is nobody who could ask."""
     _read_the_rooms()
     gc.collect()
@@ -254,11 +272,45 @@ def serve(asked: socket.socket) -> None:
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     children: dict[int, socket.socket] = {}
+    fronts: dict[socket.socket, int] = {}
+
+    def fork(data: bytes, files: list[int]) -> int:
+        request = orjson.loads(data)
+        for name in request["read"]:
+            importlib.import_module(name)
+        told = socket.socket(fileno=files[3])
+        pid = os.fork()
+        if pid == 0:
+            signal.set_wakeup_fd(-1)
+            for descriptor in (reading, writing):
+                os.close(descriptor)
+            for other in (asked, listening, told, *children.values(), *fronts):
+                other.close()
+            _become(request, files[:3])
+        for descriptor in set(files[:3]):
+            os.close(descriptor)
+        children[pid] = told
+        with contextlib.suppress(OSError):
+            told.send(str(pid).encode())
+        return pid
+
     while True:
-        ready = select.select([asked, reading], [], [])[0]
+        ready = select.select([asked, listening, reading, *fronts], [], [])[0]
         if reading in ready:
             os.read(reading, 4096)
             _tell_of_the_dead(children)
+        for front in [one for one in ready if one in fronts]:
+            # It ended as its process did, or was killed, which is meant for that.
+            front.close()
+            if (pid := fronts.pop(front)) in children:
+                os.kill(pid, signal.SIGKILL)
+        if listening in ready:
+            front, _ = listening.accept()
+            data, files, _, _ = socket.recv_fds(front, _MOST, 8)
+            if data:
+                fronts[front] = fork(data, files)
+            else:
+                front.close()
         if asked in ready:
             data, files, _, _ = socket.recv_fds(asked, _MOST, 8)
             if not data:
@@ -267,22 +319,7 @@ def serve(asked: socket.socket) -> None:
                     os.kill(pid, signal.SIGKILL)
                     os.waitpid(pid, 0)
                 return
-            request = orjson.loads(data)
-            for name in request["read"]:
-                importlib.import_module(name)
-            told = socket.socket(fileno=files[3])
-            pid = os.fork()
-            if pid == 0:
-                signal.set_wakeup_fd(-1)
-                for descriptor in (reading, writing):
-                    os.close(descriptor)
-                for other in (asked, told, *children.values()):
-                    other.close()
-                _become(request, files[:3])
-            for descriptor in set(files[:3]):
-                os.close(descriptor)
-            children[pid] = told
-            told.send(str(pid).encode())
+            fork(data, files)
 
 
 def _tell_of_the_dead(children: dict[int, socket.socket]) -> None:
@@ -346,7 +383,8 @@ def _settle_in(request: dict[str, Any], files: list[int]) -> None:
 
 def _run(arguments: list[str]) -> int:
     """What the interpreter does with these arguments; the exit code."""
-    how, what, *rest = arguments
+    how, *rest = arguments
+    what = rest.pop(0) if how in ("-m", "-c") else ""
     sys.argv = [what if how == "-m" else how, *rest]
     try:
         if how == "-m":
@@ -354,7 +392,7 @@ def _run(arguments: list[str]) -> int:
         elif how == "-c":
             exec(compile(what, "<string>", "exec"), {"__name__": "__main__"})
         else:
-            raise ValueError(f"neither -m nor -c: {how}")
+            runpy.run_path(how, run_name="__main__")
     except SystemExit as left:
         if left.code is None or isinstance(left.code, int):
             return left.code or 0
@@ -364,4 +402,4 @@ def _run(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    serve(*(socket.socket(fileno=int(number)) for number in sys.argv[1:]))

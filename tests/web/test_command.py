@@ -9,7 +9,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing, suppress
@@ -29,13 +28,13 @@ from bot.web.server import Room, running
 from engine.language.actors import Actor
 from engine.language.codec import decode
 from engine.storage.sqlite import open_sqlite
-from tests.support import roomful
+from tests.support import prefork, roomful
 
 
 @pytest.mark.process
 def test_it_prints_an_address_and_ends_with_a_signal(home: Path) -> None:
     """The address has the token behind `#`; SIGTERM ends it in order."""
-    command = [sys.executable, "-m", "bot.cli", "--home", str(home), "web", "--port", "0"]
+    command = prefork.front("-m", "bot.cli", "--home", str(home), "web", "--port", "0")
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=home) as process:
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(3)]
@@ -83,7 +82,7 @@ def answer(url: str, token: str) -> str:
 def test_before_the_first_session_it_says_what_to_do(tmp_path: Path) -> None:
     """The page is there without a database, makes none, and shows the first session once it starts, to the same login."""
     home = tmp_path / "a home"
-    command = [sys.executable, "-m", "bot.cli", "--home", str(home), "web", "--port", "0"]
+    command = prefork.front("-m", "bot.cli", "--home", str(home), "web", "--port", "0")
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(4)]
@@ -136,7 +135,7 @@ def test_what_is_asked_for_before_the_first_session_is_kept(tmp_path: Path) -> N
     text = "flow: first\nallowed_to_start: ['local:ana']\nnodes: [{id: a, type: noop}]\n"
     (tmp_path / "flows" / "first.yml").write_text(text)
     options = ["--home", str(tmp_path / "home"), "--flows", str(tmp_path / "flows")]
-    command = [sys.executable, "-m", "bot.cli", *options, "web", "--write", "--port", "0"]
+    command = prefork.front("-m", "bot.cli", *options, "web", "--write", "--port", "0")
     environ = {**os.environ, "SAYSO_USER": "ana"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=environ) as process:
         assert process.stdout is not None

@@ -7,13 +7,13 @@ import json
 import os
 import signal
 import stat
-import sys
 from pathlib import Path
 
 import aiohttp
 import pytest
 
 from bot.workspace import WorkspaceError
+from tests.support import prefork
 from tests.support.acting import Workspace
 from tests.support.workspace import client_of, process_output, running_app, running_workspace
 
@@ -88,7 +88,7 @@ async def test_waiting_raises_what_the_predicate_raises(workspace: Workspace) ->
 
 async def _start(file: Path) -> tuple[asyncio.subprocess.Process, str]:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bot.workspace", "--port", "0", "--persist", str(file)),
+        *prefork.front("-m", "bot.workspace", "--port", "0", "--persist", str(file)),
         cwd=ROOT,
         stdout=asyncio.subprocess.PIPE,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
@@ -128,7 +128,7 @@ async def test_a_taken_port_is_an_error_in_words(workspace: Workspace) -> None:
     """The process ends with 1 and says why."""
     port = workspace.url.rsplit(":", 1)[1]
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bot.workspace", "--port", port),
+        *prefork.front("-m", "bot.workspace", "--port", port),
         cwd=ROOT,
         stderr=asyncio.subprocess.PIPE,
     )
