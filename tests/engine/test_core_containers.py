@@ -59,6 +59,17 @@ def test_a_pause_in_an_iteration_goes_on_in_that_iteration() -> None:
     assert types.count("container:childStarted") == 6
 
 
+def test_the_ends_of_an_iteration_and_of_its_container_repeat_no_output() -> None:
+    """An answer is in its own event, in the one of the resume and in the outcome of its node."""
+    body = '[{id: q, type: ask, with: {message: "{{ item }}?"}}]'
+    case = given(f"nodes: [{{id: each, type: foreach, with: {{items: [1, 2]}}, body: {body}}}]").started()
+    answer(case, "each[0]/q", "a remarkable answer")
+    answer(case, "each[1]/q", "another")
+    assert case.state.status == "complete"
+    holding = {event.type for event in case.events if b"a remarkable answer" in event.to_bytes()}
+    assert holding == {"prompt:answered", "flow:resumed", "container:childCompleted"}
+
+
 def test_items_are_frozen_when_the_container_starts() -> None:
     """What the list was made from may change; the passes go through the list as it was."""
     flow = """

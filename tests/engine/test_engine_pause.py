@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from engine.decide.commands import Answer
+from engine.journal.events import Event, decode_event
+from engine.journal.state import State
 from engine.language.errors import NotAllowed, SessionEnded, StorageFull, UnknownSession
 from tests.support.engine import ANA, BEN, Backing, FaultyStore, nobody_but, running, served
 
@@ -30,6 +32,22 @@ async def test_a_pause_lets_what_runs_leave_and_starts_nothing(backing: Backing,
         await rig.shop.finish("a")
         assert (await rig.engine.parked(session_id)).status == "complete"
         assert rig.shop.ran == ["a", "a", "b"]
+
+
+async def test_a_pause_is_told_once_and_after_its_commit(backing: Backing, tmp_path: Path) -> None:
+    """Subscribers hear one `flow:paused`, and by then the store has it."""
+    heard: list[bool] = []
+    async with running(backing.open(), tmp_path) as rig:
+        session_id = await rig.start(SAFE)
+        await rig.shop.running("a")
+
+        def hear(state: State, events: list[Event]) -> None:
+            stored = [decode_event(row).type for row in rig.store.sessions.journal(session_id)]
+            heard.extend("flow:paused" in stored for event in events if event.type == "flow:paused")
+
+        rig.engine.subscribe(hear)
+        await rig.engine.pause(session_id, actor=ANA)
+    assert heard == [True]
 
 
 async def test_a_completion_wins_over_a_pause(backing: Backing, tmp_path: Path) -> None:
