@@ -10,7 +10,7 @@ import pytest
 from engine.decide.against import against
 from engine.flow.load import flow_from_body, load_flow
 from tests.cli.clikit import Cli
-from tests.engine.histories import histories
+from tests.engine.histories import NAMES, histories
 
 DEPLOY = """flow: deploy
 inputs: {version: {type: string, default: "1"}}
@@ -186,7 +186,7 @@ def test_a_run_that_waits_says_whether_it_could_go_on(cli: Cli) -> None:
     assert "it waits, and could not go on: gate: is under way, and the new text does not have it" in told.out
 
 
-@pytest.mark.parametrize("name", sorted(histories()))
+@pytest.mark.parametrize("name", NAMES)
 def test_every_recorded_history_is_the_same_under_its_own_text(name: str) -> None:
     """Of every kind of node, question and end: no false alarm, with the text moved down by a comment."""
     history = histories()[name]

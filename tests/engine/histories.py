@@ -551,6 +551,9 @@ RUNS: tuple[Callable[[], Scenario], ...] = (
 )
 
 
+NAMES = sorted([*(path.stem for path in GOLDEN.glob("*.jsonl")), *(run.__name__ for run in RUNS)])
+
+
 @cache
 def histories() -> dict[str, History]:
     """All of them, by name."""

@@ -12,12 +12,10 @@ from tests.engine.histories import histories
 from tests.engine.test_core_covers import session
 from tests.support.engine import BEN, Scenario
 
-HISTORIES = histories()
-
 
 def test_every_act_of_a_person_has_a_record_that_names_them() -> None:
     """In histories of every kind, whatever the event is."""
-    for name, history in HISTORIES.items():
+    for name, history in histories().items():
         acts = [(event.seq, actor) for event in history.events if (actor := getattr(event, "actor", None))]
         told = {(record.seq, record.actor_id) for record in audit(history.events)}
         assert {(seq, actor["id"]) for seq, actor in acts} <= told, name
@@ -31,7 +29,7 @@ def test_every_event_that_can_name_a_person_is_audited() -> None:
 
 def test_an_export_that_goes_on_gives_what_the_first_one_left_out() -> None:
     """Cut anywhere, two exports together are one of everything."""
-    for name, (events, _) in HISTORIES.items():
+    for name, (events, _) in histories().items():
         whole = list(audit(events))
         for cut in range(0, len(events) + 1, 3):
             assert [*audit(events[:cut]), *audit(events, after=cut)] == whole, name
