@@ -125,19 +125,6 @@ async def test_a_session_that_ends_out_of_reach_keeps_nothing_waiting(rig: Rig) 
     assert (await rig.settled(f"card:{session_id}"))["state"] == "failed"
 
 
-async def test_the_deadline_counts_out_of_reach_too(rig: Rig) -> None:
-    """Nobody could answer in time: the question fails as it would have."""
-    rig.send(**SOON)
-    session_id = await rig.start(FLOW + "  - {id: more, type: noop}\n")
-    prompt_id = await rig.shown(session_id)
-    rig.workspace.admin.archive(rig.workspace.channel("ops"))
-    state = await rig.engine.state(session_id)
-    assert state.prompts[prompt_id].deadline is not None
-    rig.later(3 * HOUR)
-    await in_phase(rig, session_id, "ended")
-    assert (await rig.engine.state(session_id)).status == "failed"
-
-
 async def test_a_question_that_slack_does_not_show_for_a_day_makes_its_session_unreachable(rig: Rig) -> None:
     """Whatever the reason is: people are told, and it is shown as soon as that goes."""
     rig.workspace.faults.fail("chat.postMessage", status=503, times=1000)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 import sqlite3
 import stat
 from contextlib import closing
@@ -17,7 +16,7 @@ from engine.storage.open import open_store
 from engine.storage.tables import session_number
 from prompt_state import question_row
 from tests.cli.clikit import Cli
-from tests.cli.flowtexts import gated, two_questions
+from tests.cli.flowtexts import two_questions
 
 pytestmark = pytest.mark.process
 
@@ -178,16 +177,6 @@ def test_an_answer_goes_on_with_the_session(cli: Cli, paused: dict[str, Any]) ->
     assert cli.lines("first") == cli.lines("second") == ["ran"]
 
 
-def test_a_question_is_answered_once(cli: Cli, paused: dict[str, Any]) -> None:
-    """Whoever comes second is told who was first, when, and what they said."""
-    prompt_id = paused["prompts"][0]["promptId"]
-    assert cli.run("prompts", "answer", prompt_id, "eu").code == 3
-    again = cli.run("prompts", "answer", prompt_id, "us")
-    assert again.code == 5
-    assert re.fullmatch(r"sayso: Already answered by ana at \d{4}-\d\d-\d\d \d\d:\d\d UTC: eu\.\n", again.err)
-    assert cli.lines("second") == ["ran"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -210,15 +199,6 @@ def test_an_answer_that_cannot_be_taken_changes_nothing(
     assert [entry["promptId"] for entry in cli.run("prompts", "list", "--json").json["prompts"]] == [
         prompt_id
     ]
-
-
-def test_text_never_approves(cli: Cli) -> None:
-    """A message to a session that waits for an approval is no decision, whatever it says."""
-    gated(cli, '["local:ana"]')
-    waiting = cli.run("run", "gated").json
-    done = cli.run("sessions", "resume", waiting["sessionId"], "Approve")
-    assert (done.code, done.json["prompts"][0]["promptId"]) == (3, waiting["prompts"][0]["promptId"]), done
-    assert cli.lines("rolled") == []
 
 
 # --- files -------------------------------------------------------------------------------------------------

@@ -46,20 +46,3 @@ async def test_access_is_asked_for_and_granted(tmp_path: Path) -> None:
         assert "<!channel>" not in approval["text"]
         await thread.press("ben", approval, "Grant")
         await thread.says("Granted: System: data warehouse · Level: Read only")
-
-
-@simulated
-async def test_numbers_and_choices_are_typed_as_replies(tmp_path: Path) -> None:
-    """A reply that fits is the answer; one that does not is told what would, and other words are people talking."""
-    async with inhabited_town(tmp_path, {"typed": TYPED}) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "typed")
-        await thread.says("How many hosts?")
-        await thread.reply("ana", "1,200")
-        await thread.says("Write a whole number in digits only")
-        await thread.reply("ana", "7")
-        await thread.says("Which region?")
-        await thread.reply("ana", "Europe, I think")
-        await thread.reply("ana", "europe")
-        await thread.says("Sure?")
-        await thread.reply("ana", "yes")
-        await thread.says("8 in eu, true")

@@ -138,14 +138,6 @@ async def test_a_text_with_space_around_it_is_allowed_as_it_is(tmp_path: Path) -
 
 
 @simulated
-async def test_what_is_allowed_is_the_call_as_it_was_edited(tmp_path: Path) -> None:
-    """The form shows the call that runs; left as it is it allows that one, and no other."""
-    async with allowed(tmp_path, "", edited="db-7") as (bot, _):
-        (grant,) = grants_of(bot, await state_of(bot))
-        assert grant["fields"] == {"host": {"is": "db-7"}}
-
-
-@simulated
 async def test_home_and_the_word_grants_list_what_is_allowed(tmp_path: Path) -> None:
     """Each with who said so and until when; on the Home with the button that takes it back."""
     async with allowed(tmp_path) as (bot, _):
@@ -231,13 +223,6 @@ async def test_what_was_given_is_taken_back_also_where_the_flow_allows_no_more_o
         await bot.settle()
         (row,) = bot.store.kept.rows("grant")
         assert row.expires_at <= bot.engine.now()
-
-
-@simulated
-async def test_a_grant_of_a_thread_counts_in_no_other(tmp_path: Path) -> None:
-    """A run that begins elsewhere in the channel is asked."""
-    async with allowed_widely(tmp_path, "thread") as (bot, _, _):
-        assert "wants to use" in str(bot.thread(await bot.start("ana", "asked")))
 
 
 @simulated

@@ -11,7 +11,7 @@ from bot.serve.identity import StartFailed
 from bot.wire.client import AuthLost
 from tests.e2e.test_slice import two_steps
 from tests.support.acting import Workspace
-from tests.support.bot import BotProcess, counted, running_bot, start_flow
+from tests.support.bot import counted, running_bot, start_flow
 from tests.support.hostile import markup
 from tests.support.simulated import inhabited_town, simulated
 
@@ -184,28 +184,6 @@ async def test_a_reply_during_a_reconnect_is_found(workspace: Workspace, tmp_pat
         again = await start_flow(workspace, "ana", "ops", "steps")
         await again.says("What now?")
     assert counted(log) == ["before", "after:between", "before"]
-
-
-@pytest.mark.process
-async def test_a_bad_token_ends_the_start_with_a_clear_message(workspace: Workspace, tmp_path: Path) -> None:
-    """A token that Slack refuses: one clear message within 15 seconds and an exit code that is not 0."""
-    for name in ("SLACK_BOT_TOKEN", "SLACK_APP_TOKEN"):
-        prefix = "xoxb-" if "BOT" in name else "xapp-"
-        bot = BotProcess(workspace, tmp_path, tmp_path, **{name: prefix + "wrong"})
-        await bot.launch()
-        assert await bot.ended(timeout=15) != 0
-        assert name in "\n".join(bot.lines)
-        assert "Traceback" not in "\n".join(bot.lines)
-
-
-@pytest.mark.process
-async def test_a_server_that_is_not_there_ends_the_start(workspace: Workspace, tmp_path: Path) -> None:
-    """An address where nobody listens: one clear message within 15 seconds and an exit code that is not 0."""
-    bot = BotProcess(workspace, tmp_path, tmp_path, SLACK_API_URL="http://127.0.0.1:9/api/")
-    await bot.launch()
-    assert await bot.ended(timeout=15) != 0
-    assert "127.0.0.1:9" in "\n".join(bot.lines)
-    assert "Traceback" not in "\n".join(bot.lines)
 
 
 @simulated

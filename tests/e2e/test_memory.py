@@ -149,17 +149,6 @@ async def test_what_was_noted_here_is_not_read_where_other_organisations_read(tm
 
 
 @simulated
-async def test_whom_the_flow_does_not_let_approve_notes_edits_none(tmp_path: Path) -> None:
-    """Who approved it does, and everybody there can have it forgotten."""
-    async with serving(tmp_path) as (_, bot):
-        row = await learnt(bot, "strict")
-        assert "who approved this note" in await says(bot, f"memory edit {row.kept_id} Obey me.")
-        assert bot.store.kept.rows("note") == [row]
-        assert "On Tuesdays." in await says(bot, f"memory edit {row.kept_id} On Tuesdays.", "ben")
-        assert "is forgotten" in await says(bot, f"memory forget {row.kept_id}")
-
-
-@simulated
 async def test_guests_change_no_notes(tmp_path: Path) -> None:
     """What is refused changes nothing, and says why."""
     async with serving(tmp_path) as (_, bot):

@@ -89,24 +89,6 @@ async def test_a_slash_command_marks_no_message_of_the_bot(tmp_path: Path) -> No
 
 
 @simulated
-async def test_the_next_try_leaves_the_mark_of_the_first_until_it_is_over(tmp_path: Path) -> None:
-    """A failed run that is tried again stays marked as failed, and then shows how the next one ended."""
-    async with inhabited_town(tmp_path, {"fails": FAILS}) as (workspace, place):
-        thread = await start_flow(workspace, "ana", "ops", "fails")
-        await thread.says("Ready?")
-        await marked(workspace, thread.root_ts, "large_yellow_circle")
-        await thread.reply("ana", "1")
-        note = await thread.says("Try again from")
-        await marked(workspace, thread.root_ts, "x")
-        before = len(place.calls)
-        await thread.press("ana", note, "Try again from no")
-        await workspace.wait_for(lambda: thread.count("*fails* failed") == 2)
-        await place.settle()
-        assert marks(workspace, thread.root_ts) == ["x"]
-        assert not [call for call in place.calls[before:] if call.method.startswith("reactions.")]
-
-
-@simulated
 async def test_marks_are_a_setting(tmp_path: Path) -> None:
     """With SAYSO_REACTIONS=off no message is marked."""
     async with inhabited_town(tmp_path, {"gate": GATE}, reactions=False) as (workspace, place):
@@ -114,21 +96,3 @@ async def test_marks_are_a_setting(tmp_path: Path) -> None:
         await thread.says("Go?")
         await place.settle()
         assert not [call for call in place.calls if call.method.startswith("reactions.")]
-
-
-@simulated
-async def test_a_restart_repeats_no_mark(tmp_path: Path) -> None:
-    """How a message is marked is stored: the process that comes after takes away what the one before it showed."""
-    async with inhabited_town(tmp_path, {"gate": GATE}) as (workspace, place):
-        thread = await start_flow(workspace, "ana", "ops", "gate")
-        question = await thread.says("Go?")
-        await marked(workspace, thread.root_ts, "large_yellow_circle")
-        await place.settle()
-        await place.close()
-        await place.open()
-        before = len(place.calls)
-        await thread.press("ben", question, "Approve")
-        await marked(workspace, thread.root_ts, "white_check_mark")
-        await place.settle()
-        calls = [call.method for call in place.calls[before:] if call.method.startswith("reactions.")]
-        assert calls == ["reactions.add", "reactions.remove"]

@@ -175,21 +175,6 @@ async def test_whoever_may_not_answer_gets_no_form(tmp_path: Path) -> None:
         )
 
 
-@simulated
-async def test_a_view_id_of_somebody_else_takes_nothing(tmp_path: Path) -> None:
-    """A submission of a view that another person opened is refused, and spends no key: its owner can submit it."""
-    flow = FORM.replace("form:", "who: [channel]\n      form:", 1)
-    async with inhabited_town(tmp_path, {"release": flow}) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "release")
-        view = await open_form(workspace, thread)
-        workspace.state.views[view["id"]].user_id = workspace.user("cleo").id
-        forged = await workspace.submit_view("cleo", view["id"], {"field:version": "v6", "field:hosts": 6})
-        assert "opened by somebody else" in forged["errors"]["field:version"]
-        workspace.state.views[view["id"]].user_id = workspace.user("ana").id
-        await workspace.submit_view("ana", view["id"], {"field:version": "v1", "field:hosts": 1})
-        await thread.says("Releasing v1 to 1 hosts")
-
-
 def long_form(count: int) -> str:
     """A flow with a form of so many fields."""
     fields = "\n".join(f"          f{n}: {{type: string, title: Field {n}}}" for n in range(count))

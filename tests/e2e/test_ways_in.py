@@ -97,16 +97,6 @@ async def test_what_fits_two_flows_starts_both(tmp_path: Path) -> None:
 
 
 @simulated
-async def test_inputs_stand_beside_the_words_of_a_trigger(tmp_path: Path) -> None:
-    """Behind a mention `key=value` is an input of the flow, and marks of code around a value are not part of it."""
-    flow = heard("restart", '{mention: "restart {service}"}')
-    async with inhabited_town(tmp_path, {"restart": flow}) as (workspace, _):
-        for said, service in (("service=checkout", "checkout"), ("`card` “one”", "card “one”"), ("", "x")):
-            ts = await workspace.post("ana", "ops", f"@sayso restart {said}")
-            await ThreadView(workspace, "ops", ts).says(f"restart looks at {service}")
-
-
-@simulated
 async def test_words_in_another_channel_start_nothing(tmp_path: Path) -> None:
     """A trigger with channels counts in those only; what is said elsewhere is left alone."""
     async with inhabited_town(tmp_path, {"outage": ALERT}) as (workspace, _):

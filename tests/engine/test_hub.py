@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from engine.decide.commands import Answer
 from engine.flow.load import load_flow
 from engine.journal.snapshot import to_json
 from engine.journal.state import Asked, State
@@ -115,46 +114,6 @@ async def test_pausing_what_is_paused_changes_nothing_and_aborting_it_ends_it(tm
     for ask in (hub.pause(), hub.abort(), hub.resume(hub.session_id, "hello")):
         with pytest.raises(SessionEnded):
             await ask
-    await engine.close()
-
-
-async def test_a_node_that_completes_while_it_is_being_paused_has_completed(tmp_path: Path) -> None:
-    """Completion wins over a pause: the node does not run again after the resume."""
-    engine, world, hub, _ = await started(tmp_path)
-    world.go.set()
-    await hub.pause()
-    assert hub.phase == "held"
-    await hub.resume(hub.session_id, "on")
-    await engine.parked(hub.session_id)
-    assert world.runs == 1
-    await engine.close()
-
-
-async def test_an_answer_while_held_is_kept_and_starts_nothing(tmp_path: Path) -> None:
-    """A held session records the answer to its prompt; what follows starts at the resume."""
-    engine, world, hub, _ = await started(tmp_path)
-    world.go.set()
-    state = await engine.parked(hub.session_id)
-    prompt_id = next(iter(state.open_prompts))
-    await hub.pause()
-    held = await engine.resume(hub.session_id, Answer(prompt_id, ME, "answer:17", text="early"))
-    assert held.phase == "held"
-    assert "more" not in held.nodes
-    await hub.resume(hub.session_id, "on")
-    final = await engine.parked(hub.session_id)
-    assert final.status == "complete"
-    assert final.nodes["more"].output["said"] == "early"
-    await engine.close()
-
-
-async def test_whoever_may_not_pause_stops_nothing(tmp_path: Path) -> None:
-    """A refused pause neither cuts the running node nor holds the session."""
-    engine, world, hub, _ = await started(tmp_path)
-    with pytest.raises(NotAllowed):
-        await engine.pause(hub.session_id, actor=Actor.local("cleo"))
-    world.go.set()
-    state = await engine.parked(hub.session_id)
-    assert (state.phase, world.runs) == ("waiting", 1)
     await engine.close()
 
 

@@ -15,7 +15,6 @@ from engine.decide.agents.spend_projection import SpendRows
 from engine.decide.commands import Due, Steer
 from engine.flow.load import load_flow
 from engine.journal.state import State
-from engine.language import timestamps
 from engine.language.codec import Json
 from engine.messages.model_limits import AgentFacts
 from engine.messages.prices import DEFAULTS
@@ -136,16 +135,6 @@ async def test_what_the_model_thought_goes_back_as_it_was(stage: Stage) -> None:
     assert stage.sent()[1]["content"][0] == thought
 
 
-async def test_a_question_of_the_model_waits_for_a_person(stage: Stage) -> None:
-    """`ask_human` parks the session; the answer is the tool's result in the next request."""
-    ask = call("ask_human", {"question": "Which one?"}, "toolu_ask")
-    state = await stage.run(Reply([ask]), text("Thanks."))
-    assert state.phase == "waiting"
-    assert len(stage.server.requests) == 1
-    assert said(await stage.rig.reply(SESSION, "the second one")) == "Thanks."
-    assert "the second one" in str(stage.sent()[-1])
-
-
 # --- what goes wrong -----------------------------------------------------------------------------------------------
 
 
@@ -191,18 +180,6 @@ async def test_what_is_refused_is_asked_for_again_and_costs_nothing(stage: Stage
     assert float(spent.cost) > 0
 
 
-async def test_a_rate_limit_is_waited_for_as_long_as_it_says(stage: Stage) -> None:
-    """`retry-after` is longer than our own wait, so it counts: the next request is not made before."""
-    began = stage.rig.clock.now
-    state = await stage.run(Failure(429, "rate_limit_error", headers={"retry-after": "600"}), text("Fine."))
-    (timer,) = state.timers.values()
-    assert timer.due_at >= timestamps.after(began, 600)
-    stage.rig.clock.advance(599)
-    await stage.rig.engine.apply(SESSION, Due(timer.timer_id))
-    assert len(stage.server.requests) == 1
-    assert said(await stage.later()) == "Fine."
-
-
 async def test_a_server_that_falls_silent_is_asked_again(tmp_path: Path) -> None:
     """A stream that stands still for longer than we listen is no answer."""
     async with staged(tmp_path, silence=0.3) as stage:
@@ -212,34 +189,7 @@ async def test_a_server_that_falls_silent_is_asked_again(tmp_path: Path) -> None
         assert said(await stage.later()) == "Fine."
 
 
-async def test_a_refused_request_is_not_repeated(stage: Stage) -> None:
-    """What the API will always refuse is asked about at once."""
-    state = await stage.run(Failure(403, "permission_error", "not for you"))
-    assert [prompt.scope for prompt in state.prompts.values()] == ["access_denied"]
-    assert len(stage.server.requests) == 1
-
-
-async def test_an_answer_that_was_cut_short_is_never_taken_for_the_last_one(stage: Stage) -> None:
-    """`max_tokens` in the middle of a tool call runs nothing; the call is made again with twice the room."""
-    state = await stage.run(
-        Reply([{"type": "text", "text": "I"}, DB], stop_reason="max_tokens"), text("Done.")
-    )
-    first, second = (request.body for request in stage.server.requests)
-    assert second["max_tokens"] == 2 * first["max_tokens"]
-    assert second["messages"] == first["messages"]
-    assert state.nodes["diagnose"].output["text"] == "Done."
-
-
 # --- forms, files, long conversations ------------------------------------------------------------------------------
-
-
-async def test_an_answer_of_the_wrong_form_is_asked_for_once_more(stage: Stage) -> None:
-    """The model reads what is wrong with its answer; the right one is the agent's `data`."""
-    schema = "output: {{type: object, properties: {{cause: {{type: string}}}}, required: [cause]}}"
-    flow = AGENT.replace("{more}", ", " + schema)
-    state = await stage.run(text("It was the disk."), text('{"cause": "disk"}'), flow=flow)
-    assert state.nodes["diagnose"].output["data"] == {"cause": "disk"}
-    assert "cannot be used" in str(stage.sent()[-1])
 
 
 SERVED = "server_tools: {web_search: {domains: [example.com], max_uses: 2}, code_execution: {}}"
@@ -428,35 +378,6 @@ async def test_a_picture_that_the_model_reads_is_shown_to_it(stage: Stage, tmp_p
 
 
 # --- people while it streams ---------------------------------------------------------------------------------------
-
-
-async def test_stop_while_it_streams_keeps_what_was_said(stage: Stage) -> None:
-    """The stream is cut although the server would go on for ever; the partial text stays, and a reply goes on from it."""
-    slow = text("The disk is full of old logs.", hold_after="text_delta")
-    await stage.start(slow, text("Of old logs."))
-    await asyncio.wait_for(stage.heard.wait(), 20)
-    state = await asyncio.wait_for(stage.rig.engine.pause(SESSION, actor=ANA), 20)
-    assert not slow.go.is_set()
-    await asyncio.wait_for(slow.gone.wait(), 20)
-    assert (state.phase, len(stage.server.requests)) == ("held", 1)
-    assert said(await stage.rig.reply(SESSION, "go on, and be short")) == "Of old logs."
-    asked, partial, steered = stage.sent()
-    assert partial["role"] == "assistant"
-    assert "The disk is full of old logs.".startswith(partial["content"][0]["text"])
-    assert "go on, and be short" in str(steered)
-    assert "Why is it down?" in str(asked)
-
-
-async def test_what_people_say_while_it_streams_stands_in_the_next_request(stage: Stage) -> None:
-    """A message during an answer does not disturb it; the model reads it before the agent ends."""
-    slow = text("The disk is full.", hold_after="text_delta")
-    await stage.start(slow, text("db-2 is full too."))
-    await asyncio.wait_for(stage.heard.wait(), 20)
-    await stage.rig.engine.send(SESSION, "look at db-2 as well", actor=ANA)
-    slow.go.set()
-    assert said(await stage.parked()) == "db-2 is full too."
-    assert [message["role"] for message in stage.sent()] == ["user", "assistant", "user"]
-    assert "look at db-2 as well" in str(stage.sent()[-1])
 
 
 async def test_an_abort_while_it_streams_hangs_up(stage: Stage) -> None:
