@@ -332,16 +332,6 @@ async def two_waiting(backing: Backing, tmp_path: Path) -> tuple[str, str]:
         return (await rig.settled(ASK)).session_id, (await rig.settled(ASK)).session_id
 
 
-async def test_a_damaged_snapshot_is_rebuilt(backing: Backing, tmp_path: Path) -> None:
-    """The snapshot is a cache: a bad one costs time and nothing else."""
-    session_id, _ = await two_waiting(backing, tmp_path)
-    damage(backing, "snapshots", session_id)
-    async with running(backing.open(), tmp_path) as rig:
-        assert (await rig.engine.state(session_id)).phase == "waiting"
-        assert (await rig.reply(session_id, "fine")).status == "complete"
-        assert rig.shop.ran == []
-
-
 async def test_a_snapshot_that_another_release_wrote_is_rebuilt(backing: Backing, tmp_path: Path) -> None:
     """A snapshot that verifies but cannot be read (another version) is ignored as well."""
     from engine.journal.records import Commit, Stored

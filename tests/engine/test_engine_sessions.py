@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -392,24 +391,6 @@ async def test_a_session_whose_flow_cannot_be_read_any_more_says_so(
             await rig.engine.resume(session_id, "x", actor=ANA)
         assert (await rig.engine.head(session_id)).quarantined is None
         assert (await rig.settled(STEPS)).status == "paused"
-
-
-async def test_sessions_that_are_ready_together_share_a_transaction(backing: Backing, tmp_path: Path) -> None:
-    """Group commit: what is queued while the store is busy goes into one transaction."""
-    store, entered, busy = FaultyStore(backing.open()), threading.Event(), threading.Event()
-    async with running(store, tmp_path) as rig:
-
-        def hold() -> bool:
-            entered.set()
-            return busy.wait()
-
-        held = asyncio.ensure_future(rig.engine.writer.call(hold))
-        await asyncio.to_thread(entered.wait)
-        starts = [asyncio.ensure_future(rig.start(ASK)) for _ in range(20)]
-        await asyncio.sleep(0)
-        busy.set()
-        await asyncio.gather(held, *starts)
-        assert store.batches == [20]
 
 
 async def test_nodes_of_many_sessions_run_side_by_side(backing: Backing, tmp_path: Path) -> None:

@@ -219,34 +219,6 @@ async def test_a_stream_that_is_cut_is_a_failure_that_can_be_tried_again(
     assert details(outcome)["requestId"] == "req_1"
 
 
-async def test_a_rate_limit_says_how_long_to_wait(rig: Rig, server: ClaudeServer) -> None:
-    """429 is a failure that can be tried again after what the API says."""
-    server.queue(Failure(429, "rate_limit_error", "slow down", {"retry-after": "7"}))
-    outcome = await rig.run()
-    assert isinstance(outcome, Failed)
-    assert outcome.type == "rate_limited"
-    assert (details(outcome)["retryable"], details(outcome)["retryAfter"]) == (True, 7)
-
-
-async def test_an_overload_can_be_tried_again(rig: Rig, server: ClaudeServer) -> None:
-    """529 is a failure that can be tried again, and one request was made, not several."""
-    server.queue(Failure(529, "overloaded_error"))
-    outcome = await rig.run()
-    assert isinstance(outcome, Failed)
-    assert outcome.type == "overloaded"
-    assert details(outcome)["retryable"] is True
-    assert len(server.requests) == 1
-
-
-async def test_what_is_no_event_stream_can_be_tried_again(rig: Rig, server: ClaudeServer) -> None:
-    """An answer that is not what the protocol allows is a failure and never a short answer."""
-    server.queue(Raw(b"event: message_start\ndata: {not json\n\n"))
-    outcome = await rig.run()
-    assert isinstance(outcome, Failed)
-    assert outcome.type == "bad_response"
-    assert details(outcome)["retryable"] is True
-
-
 async def test_text_that_cannot_be_stored_is_a_failure(rig: Rig, server: ClaudeServer) -> None:
     """Half a character in an answer is the provider's mistake: the journal could not hold it."""
     whole = [data for _, data in events(text("ab@cd"), "claude-sonnet-5-5")]
