@@ -149,13 +149,13 @@ async def test_a_call_is_approved_as_it_is_shown(claude: ClaudeServer, tmp_path:
     async with inhabited_town(tmp_path, {"investigate": APPROVED}, env=claude.environ()) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "investigate")
         await thread.says("⚙️ shell: `echo one` …")
-        gate = await thread.says("Approval needed")
+        gate = await thread.asks()
         assert {"type": "text", "text": "echo one"} in preformatted(gate)
-        await thread.press("ana", gate, "Approve")
+        await thread.approve("ana", gate)
         await thread.says("⚙️ shell: `echo one` ✅")
         await thread.says("⚙️ shell: `echo two` …")
-        gate = await thread.says("Approval needed")
-        await thread.press("ana", gate, "Reject")
+        gate = await thread.asks()
+        await thread.reject("ana", gate)
         await thread.says("⚙️ shell: `echo two` ❌")
         await thread.says("Found: Done.")
 
@@ -167,7 +167,7 @@ async def test_words_to_an_agent_that_waits_for_a_decision_are_kept_and_that_is_
     claude.queue(Reply([call("shell", {"command": "echo one"}, "t1")], "tool_use"), text("Done."))
     async with inhabited_town(tmp_path, {"investigate": APPROVED}, env=claude.environ()) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "investigate")
-        gate = await thread.says("Approval needed")
+        gate = await thread.asks()
         await thread.reply("ana", "yes, but gently")
         await workspace.wait_for(
             lambda: any(
@@ -175,7 +175,7 @@ async def test_words_to_an_agent_that_waits_for_a_decision_are_kept_and_that_is_
             )
         )
         assert len(claude.requests) == 1
-        await thread.press("ana", gate, "Approve")
+        await thread.approve("ana", gate)
         await thread.says("Found: Done.")
     assert "yes, but gently" in str(claude.requests[1].body["messages"][-1])
 
@@ -187,7 +187,7 @@ async def test_a_call_that_waits_when_the_run_is_cancelled_waits_no_more(
     claude.queue(Reply([call("shell", {"command": "echo one"}, "t1")], "tool_use"))
     async with inhabited_town(tmp_path, {"investigate": APPROVED}, env=claude.environ()) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "investigate")
-        await thread.says("Approval needed")
+        await thread.asks()
         await thread.says("⚙️ shell: `echo one` …")
         await thread.reply("ana", "cancel")
         await thread.press("ana", await thread.says("Cancel *investigate*?"), "Cancel it")

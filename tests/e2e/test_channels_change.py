@@ -27,10 +27,10 @@ async def test_a_thread_goes_on_in_a_channel_with_another_id(tmp_path: Path) -> 
         await workspace.settled()
         thread.channel = channel.id
         await thread.reply("ana", "fine")
-        await thread.says("Approval needed")
+        await thread.asks()
         await bot.close()
         await bot.open()
-        await thread.press("ben", await thread.says("Approval needed"), "Approve")
+        await thread.approve("ben", await thread.asks())
         await thread.says("It was fine, approve")
 
 
@@ -47,7 +47,7 @@ async def test_a_reply_that_was_missed_in_a_channel_with_another_id_is_found(tmp
         thread.channel = channel.id
         await thread.reply("ana", "missed")
         await bot.open()
-        await thread.says("Approval needed")
+        await thread.asks()
 
 
 @simulated
@@ -64,4 +64,4 @@ async def test_a_channel_that_is_shared_pauses_its_runs(tmp_path: Path) -> None:
         )
         assert thread.find("Approval needed") is None
         await thread.reply("ana", "resume")
-        await thread.says("Approval needed")
+        await thread.asks()

@@ -116,7 +116,7 @@ async def test_addresses_are_known_to_the_flow_and_shown_to_nobody(tmp_path: Pat
     """Requester, approver and author have the e-mail of their profile; no message, card or whisper has it by itself."""
     async with inhabited_town(tmp_path, {"whom": WHOM}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "whom")
-        await thread.press("ana", await thread.says("Open?"), "Approve")
+        await thread.approve("ana", await thread.says("Open?"))
         await thread.says("Who are you?")
         await thread.reply("ben", "Ben")
         await thread.says("known: true true")
@@ -243,7 +243,7 @@ async def test_words_where_only_buttons_are_open_get_one_hint(tmp_path: Path) ->
         await thread.reply("ana", "status")
         await thread.says("is waiting")
         assert thread.count("use the buttons to answer") == 1
-        await thread.press("ben", prompt, "Approve")
+        await thread.approve("ben", prompt)
         await thread.says("The verdict is approve")
 
 
@@ -356,7 +356,7 @@ nodes:
     async with inhabited_town(tmp_path, {"named": flow}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "named")
         gate = await thread.says("Shall we?")
-        await thread.press("cleo", gate, "Approve")
+        await thread.approve("cleo", gate)
         await workspace.wait_for(lambda: whispers(workspace, "cleo") == [f"Only <@{ben}> can approve this."])
 
 

@@ -71,11 +71,11 @@ async def test_a_quorum_shows_its_votes_and_names_who_decided(tmp_path: Path) ->
         asked = await thread.says("Roll out?")
         assert "0 of 2 approved" in words(asked)
         assert labels(asked) == ["Cancel", "Approve", "Reject…", "Edit…"]
-        await thread.press("ben", asked, "Approve")
+        await thread.approve("ben", asked)
         await shows(thread, asked["ts"], f"1 of 2 approved: <@{workspace.user('ben').id}>")
         card = thread.messages()[1]
         await shows(thread, card["ts"], "1 of 2 approved")
-        await thread.press("cleo", asked, "Approve")
+        await thread.approve("cleo", asked)
         await thread.says("The end: approve")
         closed = await shows(thread, asked["ts"], "✅ *Approved*")
         ben, cleo = workspace.user("ben").id, workspace.user("cleo").id
@@ -110,7 +110,7 @@ async def test_an_edit_shows_the_difference_and_voids_votes_and_buttons(tmp_path
         thread = await start_flow(workspace, "ana", "ops", "rollout")
         asked = await thread.says("Roll out?")
         assert "WHAT" in words(asked)
-        await thread.press("ben", asked, "Approve")
+        await thread.approve("ben", asked)
         await shows(thread, asked["ts"], "1 of 2 approved")
         await thread.press("dev", asked, "Reject…")
         stale = await opened(workspace, "dev")
@@ -128,9 +128,9 @@ async def test_an_edit_shows_the_difference_and_voids_votes_and_buttons(tmp_path
         await thread.says("edited the proposal")
         late = await workspace.submit_view("dev", stale["id"], {"reason": "no"})
         assert "changed since you opened it" in str(late["errors"])
-        await thread.press("ben", changed, "Approve")
+        await thread.approve("ben", changed)
         await shows(thread, asked["ts"], "1 of 2 approved")
-        await thread.press("dev", changed, "Approve")
+        await thread.approve("dev", changed)
         closed = await shows(thread, asked["ts"], "✅ *Approved*")
         assert "eu → *us*" in words(closed)
         await thread.says("The end: approve")
@@ -158,9 +158,9 @@ async def test_a_prompt_is_handed_over(tmp_path: Path) -> None:
         await thread.says(f"👉 <@{cleo}>:")
         changed = await shows(thread, asked["ts"], "handed this to")
         assert f"from <@{cleo}>" in words(changed)
-        await thread.press("ben", changed, "Approve")
+        await thread.approve("ben", changed)
         await whispered(workspace, "ben", "You handed this over")
-        await thread.press("cleo", changed, "Approve")
+        await thread.approve("cleo", changed)
         await thread.says("The end: approve")
         assert counted(log) == ["eu:3"]
 

@@ -97,7 +97,7 @@ async def test_no_word_can_be_read_in_what_a_bot_leaves(workspace: Workspace, tm
             while_it_runs, lines = traces(tmp_path / "home", WORDS), list(bot.lines)
             await bot.kill()
             await bot.start()
-            await thread.press("ana", question, "Approve")
+            await thread.approve("ana", question)
             await workspace.wait_for(lambda: not list(snapshots.glob("*.json")))
             logged = {word for word in WORDS if word in "".join([*lines, *bot.lines])}
             cli = {**os.environ, **env, "SAYSO_HOME": str(bot.home)}

@@ -82,10 +82,10 @@ async def test_a_release_is_checked_approved_tagged_and_announced(tmp_path: Path
         await thread.says("What should people know")
         await thread.reply("ana", "Sorting is <faster> & *stable*")
         approval = await thread.says("Tag *1.4.0*?")
-        await thread.press("ana", approval, "Approve")
+        await thread.approve("ana", approval)
         await workspace.wait_for(lambda: workspace.ephemerals("ana"))
         assert git(repository, "tag", "--list", "v1.4.0") == ""
-        await thread.press("ben", approval, "Approve")
+        await thread.approve("ben", approval)
         await thread.says("🚀 *1.4.0* is tagged, approved by Ben Okafor.")
         await thread.says("*Completed*")
         assert (
@@ -103,7 +103,7 @@ async def test_a_release_that_was_rejected_is_not_tagged(tmp_path: Path, reposit
         await thread.press("ana", await thread.says("change the database?"), "No changes")
         await thread.says("What should people know")
         await thread.reply("ana", "Nothing")
-        await thread.press("dev", await thread.says("Tag *1.4.0*?"), "Reject")
+        await thread.reject("dev", await thread.says("Tag *1.4.0*?"))
         await thread.says("*1.4.0* was not tagged: go was rejected by Dev Rao")
         await thread.says("🚫 *release-checklist* was rejected by Dev Rao")
         assert git(repository, "tag", "--list") == "v1.3.0"
@@ -381,7 +381,7 @@ async def test_hosts_are_restarted_one_after_the_other(
     looks at the first one repeats nothing."""
     async with running_fleet() as fleet:
         thread = await restarting(workspace, fleet, tmp_path)
-        await thread.press("ben", await thread.says("· *Before › approval*"), "Approve")
+        await thread.approve("ben", await thread.says("· *Before › approval*"))
         asked = await thread.says("127.0.0.1 is back. Does it look right? Then the other 1 follow.")
         assert "*Restart › 127.0.0.1*" in asked["text"]
         first = ["drain 127.0.0.1", "restart 127.0.0.1", "enable 127.0.0.1"]
@@ -401,7 +401,7 @@ async def test_the_other_hosts_are_not_touched_when_somebody_says_stop(tmp_path:
         running_fleet() as fleet,
     ):
         thread = await restarting(workspace, fleet, tmp_path)
-        await thread.press("dev", await thread.says("· *Before › approval*"), "Approve")
+        await thread.approve("dev", await thread.says("· *Before › approval*"))
         await thread.press("cleo", await thread.says("127.0.0.1 is back."), "Stop here")
         await thread.says("Stopped after 127.0.0.1: Cleo")
         await thread.says("*Failed*")
@@ -415,7 +415,7 @@ async def test_a_restart_that_is_rejected_touches_nothing(tmp_path: Path) -> Non
         running_fleet() as fleet,
     ):
         thread = await restarting(workspace, fleet, tmp_path)
-        await thread.press("ben", await thread.says("· *Before › approval*"), "Reject")
+        await thread.reject("ben", await thread.says("· *Before › approval*"))
         await thread.says("*checkout* was not restarted.")
         await thread.says("🚫 *rolling-restart* was rejected by Ben Okafor")
         assert fleet.log == []

@@ -34,14 +34,14 @@ async def test_a_home_has_what_waits_for_this_person(tmp_path: Path) -> None:
     """Whoever may answer a question finds it on their Home with a link; others see only that the flow runs."""
     async with inhabited_town(tmp_path, {"gate": GATE}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "gate")
-        asked = await thread.says("Approval needed")
+        asked = await thread.asks()
         dev = await home_of(workspace, "dev", "Open the gate?")
         assert f"/{thread.root_ts}|gate>*" in dev.split("Running")[0]
         assert "Opens the gate" in dev
         cleo = await home_of(workspace, "cleo", "1 open question")
         assert "Open the gate?" not in cleo
         assert "Nothing waits for you" in cleo
-        await thread.press("dev", asked, "Approve")
+        await thread.approve("dev", asked)
         await thread.says("It is approve")
         assert "Nothing waits for you" in await home_of(workspace, "dev", "completed")
 

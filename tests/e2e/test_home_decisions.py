@@ -86,10 +86,10 @@ async def test_a_press_on_an_old_home_is_refused_in_a_direct_message(tmp_path: P
     async with inhabited_town(tmp_path, {"gate": GATE}) as (workspace, _):
         await workspace.open_home("dev")
         thread = await start_flow(workspace, "ana", "ops", "gate")
-        asked = await thread.says("Approval needed")
+        asked = await thread.asks()
         await shows(workspace, "dev", "Open the gate?")
         old = workspace.home("dev") or {}
-        await thread.press("ben", asked, "Approve")
+        await thread.approve("ben", asked)
         await thread.says("It is approve")
         await shows(workspace, "dev", "Open the gate?", gone=True)
         workspace.state.homes[workspace.user("dev").id] = old
@@ -148,6 +148,6 @@ async def test_a_home_that_nobody_looks_at_is_not_published(tmp_path: Path) -> N
         assert published < 30
         await asyncio.sleep(LOOKS_SECONDS + 1)
         before = len(workspace.calls_to("views.publish"))
-        await (await start_flow(workspace, "ana", "ops", "gate")).says("Approval needed")
+        await (await start_flow(workspace, "ana", "ops", "gate")).asks()
         await asyncio.sleep(5)
         assert len(workspace.calls_to("views.publish")) == before

@@ -49,7 +49,7 @@ async def test_people_are_counted_as_an_objective(workspace: Workspace, tmp_path
         assert found["sayso_prompts_open", "gate"] == 1
         assert found["sayso_sessions_open", "paused"] == 1
         assert found["sayso_slack_sockets",] == 2
-        await thread.press("ben", question, "Approve")
+        await thread.approve("ben", question)
         await thread.says("Completed")
         text = (await got(f"{base}/metrics"))[1]
     after = samples(text)

@@ -60,7 +60,7 @@ async def test_an_alert_of_an_app_shows_how_its_run_stands(tmp_path: Path) -> No
         thread = ThreadView(workspace, "ops", ts)
         question = await thread.says("Go?")
         await marked(workspace, ts, "large_yellow_circle")
-        await thread.press("ben", question, "Reject")
+        await thread.reject("ben", question)
         await marked(workspace, ts, "no_entry_sign")
 
 

@@ -130,7 +130,7 @@ async def test_two_presses_at_the_same_instant_have_one_winner(tmp_path: Path) -
     async with inhabited_town(tmp_path, gate(log)) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "gate")
         prompt = await thread.says("Open the gate?")
-        await asyncio.gather(thread.press("ben", prompt, "Approve"), thread.press("dev", prompt, "Approve"))
+        await asyncio.gather(thread.approve("ben", prompt), thread.approve("dev", prompt))
         await thread.says("The verdict came from")
 
         def told() -> list[str]:
@@ -151,15 +151,15 @@ async def test_whoever_may_not_approve_is_refused_and_only_they_see_why(tmp_path
     async with inhabited_town(tmp_path, gate(log)) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "gate")
         prompt = await thread.says("Open the gate?")
-        await thread.press("cleo", prompt, "Approve")
+        await thread.approve("cleo", prompt)
         await workspace.wait_for(lambda: bool(workspace.ephemerals("cleo")))
         assert "approve" in workspace.ephemerals("cleo")[0]["text"]
-        await thread.press("ana", prompt, "Approve")
+        await thread.approve("ana", prompt)
         await workspace.wait_for(lambda: bool(workspace.ephemerals("ana")))
         assert "somebody else" in workspace.ephemerals("ana")[0]["text"]
         assert not workspace.ephemerals("ben")
         assert counted(log) == []
-        await thread.press("ben", prompt, "Approve")
+        await thread.approve("ben", prompt)
         await thread.says("The verdict came from")
     assert counted(log) == ["opened"]
 
@@ -175,7 +175,7 @@ async def test_text_never_approves(tmp_path: Path) -> None:
             await thread.reply("ben", text)
         await thread.says("buttons")
         assert counted(log) == []
-        await thread.press("ben", prompt, "Reject")
+        await thread.reject("ben", prompt)
         await thread.says("rejected by Ben")
     assert counted(log) == []
 

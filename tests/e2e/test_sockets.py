@@ -63,7 +63,7 @@ async def test_a_press_at_a_reconnect_is_taken(workspace: Workspace, tmp_path: P
             asked = await thread.says(f"Shall I, n{number}?")
             await both_connected(workspace)
             workspace.faults.disconnect_all("graceful", place=0)
-            await thread.press("ben", asked, "Approve")
+            await thread.approve("ben", asked)
         await workspace.wait_for(lambda: len(counted(file)) == 3)
     assert counted(file) == ["n0", "n1", "n2"]
 

@@ -64,12 +64,12 @@ async def test_who_stands_in_decides_and_that_is_recorded(tmp_path: Path) -> Non
     async with inhabited_town(tmp_path, {"gate": alone}) as (workspace, town):
         await sets(workspace, town, "dev", stand_in=workspace.user("cleo").id, until=day(town, 3))
         thread = await start_flow(workspace, "ana", "ops", "gate")
-        await thread.press("cleo", await thread.says("Approval needed"), "Approve")
+        await thread.approve("cleo", await thread.asks())
         await thread.says("It is approve by")
         await thread.says("<@U0LOCALCLEO> for <@U0LOCALDEV>")
         await days_pass(town, 3)
         later = await start_flow(workspace, "ana", "ops", "gate")
-        await later.press("cleo", await later.says("Approval needed"), "Approve")
+        await later.approve("cleo", await later.asks())
         await workspace.wait_for(lambda: "Only " in str(workspace.ephemerals("cleo")))
         assert later.count("It is approve") == 0
 
@@ -81,7 +81,7 @@ async def test_who_asked_does_not_decide_in_the_place_of_somebody(tmp_path: Path
     async with inhabited_town(tmp_path, {"gate": flow}) as (workspace, town):
         await sets(workspace, town, "dev", stand_in=workspace.user("ana").id, until=day(town, 3))
         thread = await start_flow(workspace, "ana", "ops", "gate")
-        await thread.press("ana", await thread.says("Approval needed"), "Approve")
+        await thread.approve("ana", await thread.asks())
         await workspace.wait_for(lambda: "You started this" in str(workspace.ephemerals("ana")))
         assert thread.count("It is approve") == 0
 
@@ -93,12 +93,12 @@ async def test_two_who_must_agree_are_two_people_also_while_one_is_away(tmp_path
     async with inhabited_town(tmp_path, {"gate": flow}) as (workspace, town):
         await sets(workspace, town, "dev", stand_in=workspace.user("ben").id, until=day(town, 3))
         thread = await start_flow(workspace, "ana", "ops", "gate")
-        await thread.press("ben", await thread.says("Approval needed"), "Approve")
+        await thread.approve("ben", await thread.asks())
         await thread.says("1 of 2")
-        await thread.press("ben", await thread.says("Approval needed"), "Approve")
+        await thread.approve("ben", await thread.asks())
         await workspace.wait_for(lambda: "You voted already" in str(workspace.ephemerals("ben")))
         assert thread.count("It is approve") == 0
-        await thread.press("dev", await thread.says("Approval needed"), "Approve")
+        await thread.approve("dev", await thread.asks())
         await thread.says("It is approve by")
 
 
@@ -122,12 +122,12 @@ async def test_whoever_is_on_call_decides(tmp_path: Path) -> None:
         thread = await start_flow(workspace, "ana", "ops", "gate")
         (email,) = await town.bot.people.on_call("rota:gates")
         first, second = ("dev", "cleo") if email.startswith("dev") else ("cleo", "dev")
-        await thread.press(second, await thread.says("Approval needed"), "Approve")
+        await thread.approve(second, await thread.asks())
         await workspace.wait_for(lambda: "on call for gates" in str(workspace.ephemerals(second)))
         await days_pass(town, 7)
-        await thread.press(first, await thread.says("Approval needed"), "Approve")
+        await thread.approve(first, await thread.asks())
         await workspace.wait_for(lambda: "on call for gates" in str(workspace.ephemerals(first)))
-        await thread.press(second, await thread.says("Approval needed"), "Approve")
+        await thread.approve(second, await thread.asks())
         await thread.says("It is approve by")
 
 
@@ -140,13 +140,13 @@ async def test_an_escalation_goes_along_the_managers(tmp_path: Path) -> None:
     (tmp_path / "home" / "people.yml").write_text(PEOPLE)
     async with inhabited_town(tmp_path, {"gate": flow}) as (workspace, _):
         thread = await start_flow(workspace, "dev", "ops", "gate")
-        await thread.says("Approval needed")
+        await thread.asks()
         await asyncio.sleep(3601)
         await thread.says("<@U0LOCALBEN>")
         assert direct(workspace, "cleo") == []
         await asyncio.sleep(3601)
         assert "Open the gate?" not in words(await told(workspace, "cleo", "gate"))
-        await thread.press("cleo", await thread.says("Approval needed"), "Approve")
+        await thread.approve("cleo", await thread.asks())
         await thread.says("It is approve by")
 
 
@@ -160,5 +160,5 @@ async def test_the_manager_of_the_requester_is_asked_by_expression(tmp_path: Pat
     (tmp_path / "home" / "people.yml").write_text(PEOPLE)
     async with inhabited_town(tmp_path, {"gate": flow}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "gate")
-        await thread.press("ben", await thread.says("Approval needed"), "Approve")
+        await thread.approve("ben", await thread.asks())
         await thread.says("It is approve by")

@@ -53,7 +53,7 @@ async def both_asked(workspace: Acts) -> tuple[ThreadView, dict[str, Any]]:
 async def finished(thread: ThreadView, prompt: dict[str, Any]) -> None:
     """Ben answers both; his word and his decision are what counts."""
     await thread.reply("ben", "tree")
-    await thread.press("ben", prompt, "Approve")
+    await thread.approve("ben", prompt)
     await thread.says("tree, approve")
 
 
@@ -138,7 +138,7 @@ async def test_somebody_who_leaves_the_company_in_the_meantime_decides_nothing(t
         thread, prompt = await both_asked(workspace)
         workspace.user("ana").deleted = True
         workspace.user("cleo").deleted = True
-        await thread.press("cleo", prompt, "Reject")
+        await thread.reject("cleo", prompt)
         await workspace.wait_for(lambda: bool(whispers(workspace, "cleo")))
         await finished(thread, prompt)
 

@@ -167,7 +167,7 @@ async def allowed(gate: Gate, command: str) -> None:
     """Ben allows the call."""
     thread = await gate.thread()
     message = await thread.says(command)
-    await thread.press("ben", message, "Allow once")
+    await thread.approve("ben", message)
     await thread.says("Approved")
 
 

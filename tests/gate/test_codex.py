@@ -114,7 +114,7 @@ async def test_codex_runs_what_is_allowed_and_nothing_else(
 
     running = asyncio.create_task(run(f"echo pressed >> {log}", 40))
     thread = await gate.thread()
-    await thread.press("ben", await thread.says("echo pressed"), "Allow once")
+    await thread.approve("ben", await thread.says("echo pressed"))
     await running
     assert counted(log) == ["pressed"]
     await run(f"echo late >> {log}", 0)

@@ -56,7 +56,7 @@ async def test_ben_changes_a_call_and_cleo_approves_it(gate: Gate) -> None:
     asked["tool_input"] |= {"timeout": 5, "env": ["A=1"]}
     waiting = asyncio.create_task(hooks.decision(asked, "--wait", "60"))
     thread = await gate.thread()
-    message = await thread.says("wants to use")
+    message = await thread.asks()
     assert labels(message) == ["Allow once", "Deny", "Edit…"]
     assert words(message).count("make deploy") == 1, "the values of the form are not shown beside the call"
     assert "No changes to save" in str((await edits(thread, "ben", message))["errors"])
@@ -65,11 +65,11 @@ async def test_ben_changes_a_call_and_cleo_approves_it(gate: Gate) -> None:
     assert "errors" not in await edits(thread, "ben", message, command="make docs", env='["A=2"]')
     message = await shows(thread, message["ts"], "make deploy → *make docs*")
     await thread.says("edited the proposal")
-    await thread.press("ben", message, "Allow once")
+    await thread.approve("ben", message)
     assert (await gate.ask("", call="toolu_1", session="5e55-10n", arguments=asked["tool_input"]))[
         "state"
     ] == "open"
-    await thread.press("cleo", message, "Allow once")
+    await thread.approve("cleo", message)
     decision, reason, given = await waiting
     wanted = {"command": "make docs", "timeout": 5, "env": ["A=2"]}
     assert (decision, given) == ("allow", wanted)
@@ -91,9 +91,9 @@ async def test_a_changed_call_reaches_the_server_as_canonical_json(gate: Gate, t
     async with wired(gate, tmp_path) as wire:
         await wire.send(call(1, what="first", list=[True]))
         thread = await gate.thread()
-        message = await thread.says("wants to use")
+        message = await thread.asks()
         assert "errors" not in await edits(thread, "ben", message, list="[1]")
-        await thread.press("cleo", await shows(thread, message["ts"], "Changed by"), "Allow once")
+        await thread.approve("cleo", await shows(thread, message["ts"], "Changed by"))
         assert (await wire.answer())["id"] == 1
         params = '{"arguments":{"list":[1],"what":"first"},"name":"note"}'
         assert wire.got() == [f'{{"id":1,"jsonrpc":"2.0","method":"tools/call","params":{params}}}'.encode()]
@@ -112,9 +112,9 @@ async def test_a_change_does_not_lead_around_another_rule(workspace: Workspace, 
     async with gated(workspace, tmp_path, STRICT) as gate:
         assert (await gate.ask("make deploy"))["state"] == "open"
         thread = await gate.thread()
-        message = await thread.says("wants to use")
+        message = await thread.asks()
         await edits(thread, "ben", message, command="prod deploy")
-        await thread.press("cleo", await shows(thread, message["ts"], "Changed by"), "Allow once")
+        await thread.approve("cleo", await shows(thread, message["ts"], "Changed by"))
         answer = await gate.ask("make deploy", wait=20)
         assert (answer["state"], "another rule" in answer["reason"]) == ("denied", True)
         await thread.says("This was not handed out")
@@ -123,7 +123,7 @@ async def test_a_change_does_not_lead_around_another_rule(workspace: Workspace, 
             lambda: next((m for m in thread.messages() if "Edit…" in labels(m)), None), timeout=20
         )
         await edits(thread, "ben", message, command="git status -s")
-        await thread.press("cleo", await shows(thread, message["ts"], "Changed by"), "Allow once")
+        await thread.approve("cleo", await shows(thread, message["ts"], "Changed by"))
         answer = await asked
         assert (answer["state"], answer["arguments"]) == ("allowed", {"command": "git status -s"})
 
@@ -131,5 +131,5 @@ async def test_a_change_does_not_lead_around_another_rule(workspace: Workspace, 
 async def test_what_cannot_be_changed_shows_no_button_for_it(gate: Gate) -> None:
     """Managed Agents take no changed input: their calls run as shown or not at all."""
     assert (await gate.ask("make deploy", door="agents"))["state"] == "open"
-    message = await (await gate.thread()).says("wants to use")
+    message = await (await gate.thread()).asks()
     assert labels(message) == ["Allow once", "Deny"]

@@ -53,7 +53,7 @@ class Case:
             return next((m for m in self.workspace.messages("ops") if "works for" in words(m)), None)
 
         thread = ThreadView(self.workspace, "ops", (await self.workspace.wait_for(root))["ts"])
-        await thread.press(user, await thread.says("wants to use"), label)
+        await thread.press(user, await thread.asks(), label)
 
 
 async def handed_out_once(case: Case) -> None:

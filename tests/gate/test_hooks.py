@@ -113,7 +113,7 @@ async def test_a_press_while_it_waits_is_the_decision(hooks: Hooks) -> None:
     """People allow, and the hook prints the input that was approved."""
     waiting = asyncio.create_task(hooks.decision(event("make deploy"), "--wait", "30"))
     thread = await hooks.gate.thread()
-    await thread.press("ben", await thread.says("wants to use"), "Allow once")
+    await thread.approve("ben", await thread.asks())
     decision, reason, given = await waiting
     assert (decision, given) == ("allow", {"command": "make deploy"})
     assert reason.startswith("Allowed by Ben")
@@ -201,11 +201,11 @@ async def test_a_deferred_call_goes_on_after_the_press_and_not_twice(hooks: Hook
     assert hooks.resume(program).returncode == 0
     assert not log.exists(), "nobody has decided"
     thread = await hooks.gate.thread()
-    message = await thread.says("wants to use")
+    message = await thread.asks()
     await hooks.gate.bot.kill()
     await hooks.gate.bot.start()
     hooks.env["SAYSO_GATE_URL"] = await hooks.gate.url()
-    await thread.press("ben", message, "Allow once")
+    await thread.approve("ben", message)
     mortal.touch()
 
     def went_on() -> bool:
@@ -231,7 +231,7 @@ async def test_a_dialog_and_slack_race_and_the_first_answer_counts(hooks: Hooks,
     del given["tool_use_id"]
     waiting = asyncio.create_task(hooks.run(given, "--wait", "30"))
     thread = await hooks.gate.thread()
-    await thread.press("ben", await thread.says("wants to use"), "Allow once")
+    await thread.approve("ben", await thread.asks())
     told = json.loads((await waiting).stdout)["hookSpecificOutput"]
     assert told["decision"] == {"behavior": "allow", "updatedInput": {"command": "make deploy"}}
     transcript = tmp_path / "transcript.jsonl"
@@ -379,7 +379,7 @@ async def test_what_the_gate_refuses_or_another_door_keeps_stops_no_session(
     (folder / "bb.json").write_text("[]")
     (folder / "cc.json").write_text("{")
     thread = await hooks.gate.thread()
-    await thread.press("ben", await thread.says("wants to use"), "Allow once")
+    await thread.approve("ben", await thread.asks())
     await thread.says("Approved")
     program, log = tmp_path / "agent", tmp_path / "log"
     program.write_text(AGENT_LOG.format(log=log))
@@ -397,7 +397,7 @@ async def test_a_script_that_changes_is_asked_about_anew(hooks: Hooks, tmp_path:
     assert (await hooks.decision(given, "--wait", "0"))[0] == "defer"
     thread = await hooks.gate.thread()
     message = await thread.says("deploy.sh (8 bytes, SHA-256 " + sha256(b"echo one").hexdigest())
-    await thread.press("ben", message, "Allow once")
+    await thread.approve("ben", message)
     await thread.says("Approved")
     script.write_text("rm -rf /")
     assert (await hooks.decision(given, "--wait", "0"))[0] == "defer"
@@ -406,7 +406,7 @@ async def test_a_script_that_changes_is_asked_about_anew(hooks: Hooks, tmp_path:
     waiting = asyncio.create_task(hooks.decision(given, "--wait", "30"))
     await asyncio.sleep(1)
     script.write_text("echo two")
-    await thread.press("ben", message, "Allow once")
+    await thread.approve("ben", message)
     assert (await waiting)[0] == "defer"
     await thread.says("may have run, whose script has changed")
     assert (await hooks.decision(given, "--wait", "0"))[0] == "defer"
@@ -422,10 +422,10 @@ async def test_a_hook_that_is_killed_while_it_waits_leaves_one_question(hooks: H
     killed.stdin.write(json.dumps(event("make deploy")).encode())
     killed.stdin.write_eof()
     thread = await hooks.gate.thread()
-    message = await thread.says("wants to use")
+    message = await thread.asks()
     killed.kill()
     await killed.wait()
-    await thread.press("ben", message, "Allow once")
+    await thread.approve("ben", message)
     await thread.says("Approved")
     both = [hooks.decision(event("make deploy", call), "--wait", "0") for call in ("toolu_2", "toolu_3")]
     assert sorted([decision for decision, _, _ in await asyncio.gather(*both)]) == ["allow", "defer"]

@@ -166,7 +166,7 @@ async def test_an_allow_before_the_first_look_at_a_task_is_handed_out_with_it(ga
 
     async def allow() -> None:
         thread = await gate.thread()
-        await thread.press("ben", await thread.says("wants to use"), "Allow once")
+        await thread.approve("ben", await thread.asks())
         await thread.says("Approved")
 
     def press() -> None:
@@ -237,12 +237,12 @@ asyncio.run(main())
 
     first = await client()
     thread = await gate.thread()
-    message = await thread.says("wants to use")
+    message = await thread.asks()
     os.killpg(first.pid, signal.SIGKILL)
     await first.wait()
     await gate.bot.kill()
     await gate.bot.start()
-    await thread.press("ben", message, "Allow once")
+    await thread.approve("ben", message)
     async with stdio(gate) as session:
         told = await call(session, "request_approval", tool="restart", arguments={"host": "web-3"}, key="k")
         assert (told["state"], told["arguments"]) == ("allowed", {"host": "web-3"})
@@ -347,13 +347,13 @@ async def test_a_client_that_takes_tasks_gets_one_and_its_result_once(gate: Gate
     async with Client(server, extensions=[tasks]) as client:
         asked = asyncio.create_task(client.call_tool("request_approval", given))
         thread = await gate.thread()
-        message = await thread.says("wants to use")
+        message = await thread.asks()
         asked.cancel()
     async with Client(server, extensions=[tasks]) as client:
         [task_id] = tasks.seen
         assert (await tasks.ask(client.session, "tasks/get", task_id)).status == "working"
         await tasks.ask(client.session, "tasks/update", task_id)
-        await thread.press("ben", message, "Allow once")
+        await thread.approve("ben", message)
         await thread.says("Approved")
         told = (await tasks.ask(client.session, "tasks/get", task_id)).result or {}
         assert told["structuredContent"]["arguments"] == {"host": "web-3"}
@@ -382,7 +382,7 @@ async def test_the_hook_and_the_server_see_one_call(gate: Gate) -> None:
     call_of = event("", "toolu_9", tool_name="mcp__sayso__request_approval", tool_input=given)
     waiting = asyncio.create_task(hooks.decision(call_of, "--wait", "30"))
     thread = await gate.thread()
-    await thread.press("ben", await thread.says("request_approval"), "Allow once")
+    await thread.approve("ben", await thread.says("request_approval"))
     assert (await waiting)[0] == "allow"
     meta: Any = {"claudecode/toolUseId": "toolu_9"}
 
@@ -440,10 +440,10 @@ async def test_over_http_each_client_brings_its_token(gate: Gate) -> None:
                 )
             )
             thread = await gate.thread()
-            message = await thread.says("wants to use")
+            message = await thread.asks()
             assert "codex:desk" in words(message)
-            await thread.press("ben", message, "Allow once")
-            await thread.press("cleo", message, "Allow once")
+            await thread.approve("ben", message)
+            await thread.approve("cleo", message)
             assert (await asked)["state"] == "allowed"
         tasks = Tasks()
         async with (

@@ -186,9 +186,9 @@ async def test_the_bytes_that_were_approved_reach_the_server(gate: Gate, tmp_pat
         assert (await wire.answer())["id"] == 8
         assert wire.got() == [other]
         thread = await gate.thread()
-        message = await thread.says("wants to use")
+        message = await thread.asks()
         assert "mcp__x__note" in words(message)
-        await thread.press("ben", message, "Allow once")
+        await thread.approve("ben", message)
         assert (await wire.answer())["id"] == 7
         assert wire.got() == [other, ODD]
 
@@ -200,7 +200,7 @@ async def test_what_is_denied_cancelled_or_late_never_reaches_the_server(gate: G
         assert "Pending" in json.dumps(await wire.answer())
         thread = await gate.thread()
         message = await thread.says("late")
-        await thread.press("ben", message, "Allow once")
+        await thread.approve("ben", message)
         await thread.says("Approved")
         assert wire.got() == []
         await wire.send(call(2, what="late"))
@@ -210,9 +210,9 @@ async def test_what_is_denied_cancelled_or_late_never_reaches_the_server(gate: G
         message = await thread.says("cancelled")
         cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 3}}
         await wire.send(json.dumps(cancel).encode())
-        await thread.press("ben", message, "Allow once")
+        await thread.approve("ben", message)
         await wire.send(call(4, what="denied"))
-        await thread.press("ben", await thread.says("denied"), "Deny")
+        await thread.reject("ben", await thread.says("denied"))
         denied = await wire.answer()
         assert (denied["id"], denied["result"]["isError"]) == (4, True)
         assert wire.got() == [call(2, what="late")]
@@ -301,13 +301,13 @@ async def test_a_proxy_that_is_killed_while_it_holds_a_call_makes_it_once_or_not
     async with wired(gate, tmp_path) as wire:
         await wire.send(call(1, what="x" * 200_000))
         thread = await gate.thread()
-        message = await thread.says("wants to use")
+        message = await thread.asks()
         wire.process.kill()
         await wire.process.wait()
         assert wire.got() == []
     await gate.bot.kill()
     await gate.bot.start()
-    await thread.press("ben", message, "Allow once")
+    await thread.approve("ben", message)
     await thread.says("Approved")
     async with wired(gate, tmp_path) as wire, wired(gate, tmp_path) as other:
         for one in (wire, other):
@@ -348,7 +348,7 @@ async def test_a_changed_definition_is_asked_about_whatever_a_rule_allows(gate: 
         thread = await gate.thread()
         message = await thread.says("definition has changed")
         assert wire.got() == [listing]
-        await thread.press("ben", message, "Allow once")
+        await thread.approve("ben", message)
         assert (await wire.answer())["id"] == 2
         await wire.send(call(3, what="b"))
         assert (await wire.answer())["id"] == 3
@@ -369,7 +369,7 @@ async def test_behind_a_url_the_server_gets_canonical_json_of_what_was_approved(
         thread = await gate.thread()
         message = await thread.says("mcp__x__note")
         assert remote.bodies == []
-        await thread.press("ben", message, "Allow once")
+        await thread.approve("ben", message)
         assert (await wire.answer())["id"] == 7
         said = '"params":{"arguments":{"a":"\u00e9/","f":-0.0,"z":9007199254740992},"name":"note"}'
         assert said in remote.bodies[0].decode().replace("\\u00e9", "\u00e9")
@@ -387,9 +387,9 @@ async def test_behind_a_url_the_server_gets_canonical_json_of_what_was_approved(
         message = await thread.says("cancelled")
         cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 9}}
         await wire.send(json.dumps(cancel).encode())
-        await thread.press("ben", message, "Allow once")
+        await thread.approve("ben", message)
         await wire.send(call(10, what="denied"))
-        await thread.press("ben", await thread.says("denied"), "Deny")
+        await thread.reject("ben", await thread.says("denied"))
         assert (await wire.answer())["result"]["isError"]
         assert len(remote.bodies) == 1
 
@@ -411,7 +411,7 @@ async def test_behind_a_url_a_changed_definition_is_asked_about(gate: Gate, remo
                 thread = await gate.thread()
                 message = await thread.says("definition has changed")
                 assert len(remote.bodies) == 1
-                await thread.press("ben", message, "Allow once")
+                await thread.approve("ben", message)
             assert "isError" not in (await wire.answer())["result"]
 
 
@@ -431,7 +431,7 @@ async def test_a_call_that_the_hook_asked_about_is_not_asked_again(gate: Gate, r
     asked = event("", "toolu_9", tool_name="mcp__x__note", tool_input={"what": "a"})
     waiting = asyncio.create_task(hooks.decision(asked, "--wait", "30"))
     thread = await gate.thread()
-    await thread.press("ben", await thread.says("mcp__x__note"), "Allow once")
+    await thread.approve("ben", await thread.says("mcp__x__note"))
     assert (await waiting)[0] == "allow"
 
     def used(number: int, what: str) -> bytes:
@@ -500,7 +500,7 @@ async def test_the_official_client_and_server_work_through_it(
         thread = await gate.thread()
         message = await thread.says("mcp__sdk__note")
         assert counted(note) == []
-        await thread.press("ben", message, "Allow once")
+        await thread.approve("ben", message)
         assert not (await asked).is_error
         assert counted(note) == ["called"]
 
@@ -522,7 +522,7 @@ async def test_the_reference_servers_work_through_it(
     async with reference(gate, [str(programs / "mcp-server-everything")], "everything") as session:
         asked = asyncio.create_task(session.call_tool("echo", {"message": "hello"}))
         thread = await gate.thread()
-        await thread.press("ben", await thread.says("mcp__everything__echo"), "Allow once")
+        await thread.approve("ben", await thread.says("mcp__everything__echo"))
         assert "hello" in str((await asked).content)
         assert (await session.list_prompts()).prompts
     folder = tmp_path / "files"

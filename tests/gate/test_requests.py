@@ -24,12 +24,12 @@ async def test_an_approval_is_handed_out_once_and_asked_about_anew_after_that(ga
     """The agent waits, Ben allows, the call runs; the same call again asks people, who read that it may have run."""
     asked = asyncio.create_task(gate.ask("make deploy", wait=30, reason="The release is due.\n*now*"))
     thread = await gate.thread()
-    message = await thread.says("wants to use")
+    message = await thread.asks()
     shown = words(message)
     assert "claude-code:laptop" in shown
     assert "make deploy" in shown
     assert "\n> The release is due. " in message["text"], "the agent's words are quoted, in one line"
-    await thread.press("ben", message, "Allow once")
+    await thread.approve("ben", message)
     answer = await asked
     assert (answer["state"], answer["arguments"]) == ("allowed", {"command": "make deploy"})
     assert (await gate.post("look", request=answer["request"]))[1]["state"] == "allowed"
@@ -47,10 +47,10 @@ async def test_a_second_asking_joins_and_survives_every_kill(gate: Gate) -> None
     second = await gate.ask("make deploy", "c2", wait=0.2)
     assert (second["state"], second["request"]) == ("open", first["request"])
     thread = await gate.thread()
-    message = await thread.says("wants to use")
+    message = await thread.asks()
     await gate.bot.kill()
     await gate.bot.start()
-    await thread.press("ben", message, "Allow once")
+    await thread.approve("ben", message)
     assert (await gate.ask("make deploy", "c2", wait=20))["state"] == "allowed"
     assert thread.count("wants to use") == 1
 
@@ -59,7 +59,7 @@ async def test_two_that_wait_for_one_press_get_one_allow(gate: Gate) -> None:
     """Whoever comes second is asked about anew."""
     both = [asyncio.create_task(gate.ask("make deploy", call, wait=4)) for call in ("c1", "c2")]
     thread = await gate.thread()
-    await thread.press("ben", await thread.says("wants to use"), "Allow once")
+    await thread.approve("ben", await thread.asks())
     answers = await asyncio.gather(*both)
     assert sorted(answer["state"] for answer in answers) == ["allowed", "open"]
 
@@ -68,7 +68,7 @@ async def test_a_denial_stays_and_other_arguments_are_refused(gate: Gate) -> Non
     """The same call gets the same denial; under its id nothing else can be asked."""
     asked = asyncio.create_task(gate.ask("make deploy", wait=30))
     thread = await gate.thread()
-    await thread.press("ben", await thread.says("wants to use"), "Deny")
+    await thread.reject("ben", await thread.asks())
     answer = await asked
     assert answer["state"] == "denied"
     assert (await gate.ask("make deploy"))["state"] == "denied"
@@ -80,8 +80,8 @@ async def test_the_person_behind_the_agent_cannot_answer(gate: Gate) -> None:
     """With `exclude_requester` Ana's press counts for nothing, and the agent has no way to answer either."""
     assert (await gate.ask("make deploy"))["state"] == "open"
     thread = await gate.thread()
-    message = await thread.says("wants to use")
-    await thread.press("ana", message, "Allow once")
+    message = await thread.asks()
+    await thread.approve("ana", message)
     assert (await gate.ask("make deploy", wait=1))["state"] == "open"
     for do in ("answer", "approve", "press"):
         assert (
@@ -118,7 +118,7 @@ async def test_what_ran_is_compared_with_what_was_approved(gate: Gate) -> None:
     """Other arguments than those that were approved, and calls that nobody asked about, are an alarm."""
     asked = asyncio.create_task(gate.ask("make deploy", wait=30))
     thread = await gate.thread()
-    await thread.press("ben", await thread.says("wants to use"), "Allow once")
+    await thread.approve("ben", await thread.asks())
     await asked
     ran = {"kind": "approval", "door": "claude", "session": "s1", "tool": "Bash"}
     good = await gate.post("ran", call="c1", arguments={"command": "make deploy"}, **ran)
@@ -262,7 +262,7 @@ async def test_a_call_is_allowed_for_a_time_in_a_folder_until_somebody_takes_tha
     with_words = {"arguments": {"command": "npm test cart", "description": "Run the tests"}}
     asked = asyncio.create_task(gate.ask("", wait=30, **here, **with_words))
     thread = await gate.thread()
-    message = await thread.says("wants to use")
+    message = await thread.asks()
     await always(gate, message, {"command": "npm test *"}, **{"for": "3600.0"})
     assert (await asked)["state"] == "allowed"
     closed = await thread.says("for this agent in this folder")
@@ -286,7 +286,7 @@ async def test_a_grant_is_bound_to_the_people_whom_the_rule_asks(gate: Gate) -> 
     """With another rule they are asked again; a rule that denies counts before it."""
     asked = asyncio.create_task(gate.ask("npm test", wait=30))
     thread = await gate.thread()
-    await always(gate, await thread.says("wants to use"), {})
+    await always(gate, await thread.asks(), {})
     assert (await asked)["state"] == "allowed"
     assert (await gate.ask("npm test", "c2"))["state"] == "allowed"
     rules = gate.folder / "gate.yml"
@@ -345,7 +345,7 @@ async def test_a_request_that_waits_keeps_its_rule_when_the_file_is_edited(gate:
     assert (await gate.ask("make deploy", "c2"))["state"] == "denied"
     assert (await gate.ask("make deploy"))["state"] == "open"
     thread = await gate.thread()
-    await thread.press("ben", await thread.says("wants to use"), "Allow once")
+    await thread.approve("ben", await thread.asks())
     assert (await gate.ask("make deploy", wait=20))["state"] == "allowed"
     with closing(sqlite3.connect(gate.bot.home / "sayso.db")) as store:
         rows = store.execute(
@@ -378,9 +378,9 @@ async def test_credentials_in_arguments_are_in_the_digest_and_not_in_slack(gate:
     command = f"curl -H 'Authorization: {secret}' https://api.github.com"
     asked = asyncio.create_task(gate.ask(command, wait=30))
     thread = await gate.thread()
-    message = await thread.says("wants to use")
+    message = await thread.asks()
     assert "a credential of 40 characters" in words(message)
-    await thread.press("ben", message, "Allow once")
+    await thread.approve("ben", message)
     assert (await asked)["arguments"] == {"command": command}
     assert secret not in json.dumps(thread.messages())
     assert (await gate.ask(command.replace("a1B2", "c3D4"), "c1"))["error"] == "refused"
@@ -392,6 +392,6 @@ async def test_large_arguments_are_asked_about_whole(workspace: Workspace, tmp_p
         large = {"content": "x" * 200_000, "number": 12345678901234567, "text": "a\u202eb\x07"}
         asked = asyncio.create_task(gate.ask("", wait=30, tool="Write", arguments=large))
         thread = await gate.thread()
-        await thread.press("ben", await thread.says("wants to use"), "Allow once")
+        await thread.approve("ben", await thread.asks())
         answer = await asked
         assert (answer["state"], answer["arguments"]) == ("allowed", large)

@@ -86,7 +86,7 @@ async def test_an_agent_with_a_user_of_its_own_can_ask_and_answer_nothing(apart:
     asked = await as_agent(apart, *hook, "0", given=call)
     assert "have not decided yet" in asked.stdout, asked.stderr
     thread = await apart.thread()
-    message = await thread.says("wants to use")
+    message = await thread.asks()
     prompt = json.loads(apart.sayso("prompts", "list", "--json"))["prompts"][0]["promptId"]
     store, rules = str(apart.bot.home / "sayso.db"), str(apart.folder / "gate.yml")
     tries = (
@@ -111,7 +111,7 @@ async def test_an_agent_with_a_user_of_its_own_can_ask_and_answer_nothing(apart:
         }
         assert (await apart.post(do, arguments={"command": "make deploy"}, **wanted))[0] == 400
     assert "have not decided yet" in (await as_agent(apart, *hook, "0", given=call)).stdout
-    await thread.press("ben", message, "Allow once")
+    await thread.approve("ben", message)
     done = await as_agent(apart, *hook, "20", given=call)
     assert json.loads(done.stdout)["hookSpecificOutput"]["permissionDecision"] == "allow"
 

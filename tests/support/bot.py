@@ -16,6 +16,7 @@ from typing import Any
 from bot.compose.environment import Machine
 from bot.config.settings import load_settings
 from bot.serve.main import Bot
+from bot.workspace import elements
 from bot.workspace.state import wire
 from tests.support import prefork
 from tests.support.acting import Acts, Workspace
@@ -227,6 +228,20 @@ class ThreadView:
         found = next((m for m in reversed(thread) if part in m["text"] or part in words(m)), None)
         return None if found is None else wire(found, metadata=True)
 
+    def asking(self) -> list[dict[str, Any]]:
+        """The messages with something that answers a question, which is open as long: it carries the question's id."""
+        return [
+            one for one in self.messages() if any("prompt-" in str(element) for element in _elements(one))
+        ]
+
+    async def asks(self, part: str = "", timeout: float = 20) -> dict[str, Any]:
+        """The newest message that asks, and says this, once there is one."""
+
+        def newest() -> dict[str, Any]:
+            return [one for one in self.asking() if part in words(one)][-1]
+
+        return dict(await self.workspace.wait_for(newest, timeout=timeout))
+
     async def says(self, part: str, timeout: float = 20) -> dict[str, Any]:
         """The message that says this, once it is there."""
         await self.workspace.wait_for(lambda: self.find(part) is not None, timeout=timeout)
@@ -245,6 +260,24 @@ class ThreadView:
     async def press(self, user: str, message: dict[str, Any], label: str) -> str:
         """Press a button as somebody."""
         return str(await self.workspace.press(user, self.channel, message["ts"], text=label))
+
+    async def approve(self, user: str, message: dict[str, Any]) -> str:
+        """Press the button that approves, whatever it says: the green one."""
+        return await self._press_styled(user, message, "primary")
+
+    async def reject(self, user: str, message: dict[str, Any]) -> str:
+        """Press the button that rejects, whatever it says: the red one."""
+        return await self._press_styled(user, message, "danger")
+
+    async def _press_styled(self, user: str, message: dict[str, Any], style: str) -> str:
+        now = next((one for one in self.messages() if one["ts"] == message["ts"]), message)
+        found = [one for one in _elements(now) if one.get("style") == style] or [{"action_id": style}]
+        named = {name: found[-1].get(name) for name in ("action_id", "value")}
+        return str(await self.workspace.press(user, self.channel, message["ts"], **named))
+
+
+def _elements(message: dict[str, Any]) -> list[dict[str, Any]]:
+    return [element for _, element in elements.elements(message.get("blocks") or [])]
 
 
 def words(message: dict[str, Any]) -> str:
