@@ -21,6 +21,7 @@ from tests.support.acting import Workspace
 from tests.support.bot import ThreadView, counted, start_flow
 from tests.support.engine import until
 from tests.support.fleet import fleet
+from tests.support.proving import sampled
 
 pytestmark = pytest.mark.process
 UNLIMITED = {"SAYSO_RATE_PERSON": "off", "SAYSO_RATE_CHANNEL": "off", "SAYSO_RATE_WORKSPACE": "off"}
@@ -49,6 +50,7 @@ def check(threads: list[ThreadView], log: Path) -> None:
         assert thread.count("What now?") <= 2, thread.texts()
 
 
+@pytest.mark.long
 async def test_two_bots_share_what_comes(workspace: Workspace, tmp_path: Path) -> None:
     """Slack gives events to either; whoever handles them and whoever posts, every step is taken and said once."""
     log = tmp_path / "log"
@@ -58,6 +60,7 @@ async def test_two_bots_share_what_comes(workspace: Workspace, tmp_path: Path) -
         check(threads, log)
 
 
+@pytest.mark.long
 async def test_what_a_killed_bot_had_is_done_by_the_other(workspace: Workspace, tmp_path: Path) -> None:
     """It is killed while threads wait: the other one takes over, posts, and does the chores."""
     log = tmp_path / "log"
@@ -69,6 +72,7 @@ async def test_what_a_killed_bot_had_is_done_by_the_other(workspace: Workspace, 
         await until(lambda: bots.holder(CHORES) is bots.bots[1], pause=0.1)
 
 
+@pytest.mark.long
 async def test_roles_part_the_work(workspace: Workspace, tmp_path: Path) -> None:
     """One process has the sockets, two run flows, and one of these posts."""
     log = tmp_path / "log"
@@ -80,6 +84,7 @@ async def test_roles_part_the_work(workspace: Workspace, tmp_path: Path) -> None
         assert bots.holder(SEND) in bots.bots[1:]
 
 
+@pytest.mark.long
 async def test_a_frozen_bot_does_nothing_twice(workspace: Workspace, tmp_path: Path) -> None:
     """It is stopped while threads wait: the others go on, and when it wakes it works beside them."""
     log = tmp_path / "log"
@@ -257,7 +262,7 @@ def gated(url: str, where: str) -> None:
         )
 
 
-@pytest.mark.parametrize("where", HELD)
+@pytest.mark.parametrize("where", sampled(list(HELD), ["after its attempt"]))
 async def test_a_frozen_sender_posts_nothing_that_another_one_has_posted(
     workspace: Workspace, tmp_path: Path, where: str
 ) -> None:

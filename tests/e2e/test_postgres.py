@@ -81,6 +81,7 @@ async def test_a_health_check_asks_the_server(
     assert (dead.code, dead.out) == (1, "Nobody serves the database.\n"), dead
 
 
+@pytest.mark.long
 async def test_a_restart_of_the_server_ends_nothing(
     workspace: Workspace, tmp_path: Path, own_server: Any
 ) -> None:
