@@ -228,17 +228,12 @@ class ThreadView:
         found = next((m for m in reversed(thread) if part in m["text"] or part in words(m)), None)
         return None if found is None else wire(found, metadata=True)
 
-    def asking(self) -> list[dict[str, Any]]:
-        """The messages with something that answers a question, which is open as long: it carries the question's id."""
-        return [
-            one for one in self.messages() if any("prompt-" in str(element) for element in _elements(one))
-        ]
-
     async def asks(self, part: str = "", timeout: float = 20) -> dict[str, Any]:
-        """The newest message that asks, and says this, once there is one."""
+        """The newest message that asks for an approval, and says this, once there is one: its green button carries the
+        question's id."""
 
         def newest() -> dict[str, Any]:
-            return [one for one in self.asking() if part in words(one)][-1]
+            return [one for one in self.messages() if part in words(one) and _button(one, "primary")][-1]
 
         return dict(await self.workspace.wait_for(newest, timeout=timeout))
 
@@ -271,13 +266,15 @@ class ThreadView:
 
     async def _press_styled(self, user: str, message: dict[str, Any], style: str) -> str:
         now = next((one for one in self.messages() if one["ts"] == message["ts"]), message)
-        found = [one for one in _elements(now) if one.get("style") == style] or [{"action_id": style}]
-        named = {name: found[-1].get(name) for name in ("action_id", "value")}
+        named = {name: _button(now, style).get(name) for name in ("action_id", "value")}
         return str(await self.workspace.press(user, self.channel, message["ts"], **named))
 
 
-def _elements(message: dict[str, Any]) -> list[dict[str, Any]]:
-    return [element for _, element in elements.elements(message.get("blocks") or [])]
+def _button(message: dict[str, Any], style: str) -> dict[str, Any]:
+    """The last button of a question in this style; nothing where there is none."""
+    found = [element for _, element in elements.elements(message.get("blocks") or [])]
+    of_it = [one for one in found if one.get("style") == style and "prompt-" in one.get("value", "")]
+    return of_it[-1] if of_it else {}
 
 
 def words(message: dict[str, Any]) -> str:
