@@ -37,7 +37,12 @@ class Terminal:
         kept = {
             name: value for name, value in os.environ.items() if not name.startswith(("SAYSO_", "SLACK_"))
         }
-        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        sayso = self.folder.with_name(f"{self.folder.name}-bin") / "sayso"
+        if not sayso.exists():
+            sayso.parent.mkdir()
+            sayso.write_text(f'#!/bin/sh\nexec {shlex.join(prefork.front("-m", "bot.cli"))} "$@"\n')
+            sayso.chmod(0o755)
+        path = os.pathsep.join([str(sayso.parent), str(Path(sys.executable).parent), os.environ["PATH"]])
         env = {**kept, "PATH": path, "SAYSO_USER": "ana", "COLUMNS": "100", "NO_COLOR": "1", "TZ": "UTC"}
         if command.startswith("sayso ") and not re.search(r"[|><$]", command):
             words = shlex.split(command)[1:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
@@ -102,6 +103,7 @@ async def test_people_and_channels_are_called_by_their_names(workspace: Workspac
         await visitor.all_read()
         page: dict[str, Any] = {}
         while "@Ben" not in str(page.get("prompts")) or page["channel"] != "#ops":
+            await asyncio.sleep(0.05)
             page = await visitor.get(f"sessions/{told['session']}")
         [row] = (await visitor.get("sessions", q="#ops"))["sessions"]
         assert (row["channelName"], row["person"]) == ("#ops", "Ana Ruiz")

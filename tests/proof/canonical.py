@@ -11,7 +11,7 @@ from engine.language.codec import Json
 _OF_A_CLAIM = ("seq", "epoch", "attempt", "timerId", "promptId", "key")
 """Fields that count events, claims and tries, and ids that are made from them."""
 
-_PAUSES = ("flow:paused", "flow:resumed")
+_PAUSES = ("flow:pausing", "flow:paused", "flow:resumed")
 
 
 class Canon:

@@ -88,7 +88,7 @@ async def test_a_process_that_is_killed_in_a_conversation_changes_nothing(
     expected = await talk_process.run(same_length(tmp_path, 0), [])
     assert expected.mind.refused == []
     points = deaths((await plain(tmp_path / "direct")).commits)
-    chosen = points if PROVE else [Death(3), Death(8, before=True)]
+    chosen = points if PROVE else [Death(8, before=True)]
     for number, death in enumerate(chosen, 1):
         compare(expected, await talk_process.run(same_length(tmp_path, number), [death]))
         hit["points at which the process of a conversation was killed"] += 1

@@ -24,7 +24,7 @@ FAULTS = {
     "ENOSPC": "system calls from which on the disk was full",
     "EIO": "system calls that the disk failed",
 }
-SAMPLE = {"KILL": 3, "ENOSPC": 2, "EIO": 2}
+SAMPLE = {"KILL": 2, "ENOSPC": 1, "EIO": 1}
 MANY = {"KILL": 140, "ENOSPC": 70, "EIO": 70}
 """How many of the calls are tried in the short version, and in the long one."""
 AT_ONCE = max(2, os.cpu_count() or 2)
