@@ -54,7 +54,9 @@ def prepare(folder: Path, flow: str, policy: str, answer: str) -> Path:
 def child(folder: Path, point: str = "none") -> prefork.Forked:
     """Start the child."""
     arguments = ["-m", "tests.engine.killed_child", str(folder), point]
-    return prefork.start(arguments, cwd=ROOT, env=os.environ, stdout=1, stderr=2)
+    return prefork.start(
+        arguments, cwd=ROOT, env=os.environ, stdout=1, stderr=2, read=("tests.support.engine",)
+    )
 
 
 def finish(folder: Path) -> None:

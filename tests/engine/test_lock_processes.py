@@ -39,7 +39,9 @@ def prepare(folder: Path) -> Path:
 def child(folder: Path, session_id: str, point: str = "none") -> prefork.Forked:
     """Start a child."""
     arguments = ["-m", "tests.engine.lock_child", str(folder), session_id, point]
-    return prefork.start(arguments, cwd=ROOT, env=os.environ, stdout=1, stderr=2)
+    return prefork.start(
+        arguments, cwd=ROOT, env=os.environ, stdout=1, stderr=2, read=("tests.support.engine",)
+    )
 
 
 def turns(log: Path) -> list[str]:

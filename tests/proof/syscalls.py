@@ -96,7 +96,8 @@ async def life(folder: Path, *strace: str, patience: float = 10.0) -> tuple[int,
     """One life of the child, under strace with these arguments if there are any: its exit code, and what it said."""
     child = ["-m", "tests.proof.child", "live", str(folder), str(patience)]
     if not strace:
-        done = await asyncio.to_thread(prefork.run, child, cwd=ROOT, env=os.environ, timeout=90)
+        read = ("tests.support.engine",)
+        done = await asyncio.to_thread(prefork.run, child, cwd=ROOT, env=os.environ, timeout=90, read=read)
         return done.returncode, done.stderr
     process = await asyncio.create_subprocess_exec(
         *("strace", "-f", "-o", str(folder / "trace"), *strace),

@@ -36,7 +36,8 @@ nodes:
 def forked(verb: str, folder: Path, *more: str) -> prefork.Forked:
     """A child that has said that it is ready."""
     child = ["-m", "tests.proof.child", verb, str(folder), *more]
-    process = prefork.start(child, cwd=syscalls.ROOT, env=os.environ, stdin=PIPE, stderr=2)
+    read = ("tests.support.engine",)
+    process = prefork.start(child, cwd=syscalls.ROOT, env=os.environ, stdin=PIPE, stderr=2, read=read)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     return process

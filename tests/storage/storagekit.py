@@ -323,7 +323,10 @@ def sample_item(session_id: str) -> InboxItem:
 
 def python(script: str, *args: str) -> prefork.Forked:
     """Another process that runs a script of ours, with pipes to talk to it."""
-    return prefork.start(["-c", script, *args], cwd=ROOT, env=os.environ, stdin=subprocess.PIPE, stderr=2)
+    read = ("tests.storage.storagekit",)
+    return prefork.start(
+        ["-c", script, *args], cwd=ROOT, env=os.environ, stdin=subprocess.PIPE, stderr=2, read=read
+    )
 
 
 def tell(process: prefork.Forked, line: str) -> str:

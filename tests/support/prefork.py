@@ -196,13 +196,16 @@ def run(
     stdin: str = "",
     merged: bool = False,
     timeout: float = 30.0,
+    read: Sequence[str] = (),
 ) -> subprocess.CompletedProcess[str]:
     """Be `python ARGUMENTS` to its end. `merged`: what it says on standard error stands between the rest."""
     with contextlib.ExitStack() as files:
         given, out, err = (files.enter_context(tempfile.TemporaryFile()) for _ in range(3))
         given.write(stdin.encode())
         given.seek(0)
-        process = start(arguments, cwd=cwd, env=env, stdin=given, stdout=out, stderr=out if merged else err)
+        process = start(
+            arguments, cwd=cwd, env=env, stdin=given, stdout=out, stderr=out if merged else err, read=read
+        )
         try:
             code = process.wait(timeout)
         except subprocess.TimeoutExpired:

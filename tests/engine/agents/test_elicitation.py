@@ -21,7 +21,6 @@ from engine.models.turn_runner import TurnRunner
 from engine.nodes.runtime import mcp_asks
 from engine.nodes.runtime.mcp import McpServers
 from engine.storage.open import MemoryStore, open_store
-from tests.nodes.nodekit import PYTHON
 from tests.support import prefork
 from tests.support.engine import ANA, EngineRig, running
 
@@ -39,7 +38,8 @@ nodes:
 
 def program(name: str = "mcp_server") -> dict[str, Any]:
     """A server that is a program of the SDK's, or a plain one."""
-    return {"command": PYTHON, "args": [str(ROOT / "tests/support" / f"{name}.py")], "cwd": str(ROOT)}
+    command, *args = prefork.front(str(ROOT / "tests/support" / f"{name}.py"), read=("uvicorn",))
+    return {"command": command, "args": args, "cwd": str(ROOT)}
 
 
 @asynccontextmanager
