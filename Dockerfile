@@ -10,6 +10,7 @@ ARG LOCKED=requirements.txt
 COPY deploy/requirements.txt deploy/requirements-mcp.txt deploy/
 RUN pip install --require-hashes --only-binary :all: -r deploy/${LOCKED}
 COPY pyproject.toml README.md LICENSE .env.example ./
+COPY deploy/verify_audit.py deploy/
 COPY examples examples
 COPY prompt_state prompt_state
 COPY engine engine

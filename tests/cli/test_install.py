@@ -124,3 +124,13 @@ def test_the_local_workspace_serves_its_page(sayso: Path, tmp_path: Path) -> Non
         finally:
             served.terminate()
     assert served.returncode == 0
+
+
+def test_the_image_has_what_the_packages_link_to() -> None:
+    """All that links in the packages lead to gets into the image: `.dockerignore` lets it through, the Dockerfile copies it."""
+    links = [path for package in PACKAGES for path in (ROOT / package).rglob("*") if path.is_symlink()]
+    targets = {str(link.resolve().relative_to(ROOT)) for link in links}
+    copied = re.findall(r"(?m)^COPY (.+) \S+$", (ROOT / "Dockerfile").read_text())
+    assert "examples" in targets
+    assert targets <= set(re.findall(r"(?m)^!(\S+)$", (ROOT / ".dockerignore").read_text()))
+    assert targets <= set(" ".join(copied).split())
