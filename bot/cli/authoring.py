@@ -79,19 +79,6 @@ class _Save(_Draft):
     overwrite: bool = Field(False, description="Replace a file that exists.")
 
 
-_PROBLEMS = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "properties": {
-            **{name: {"type": "string"} for name in ("file", "message")},
-            **{name: {"type": "integer"} for name in ("line", "column")},
-            "hint": {"type": ["string", "null"]},
-        },
-    },
-}
-
-
 class Bench:
     """The tools over one folder of flows, which `folder` gives; it may raise `SaysoError`."""
 
@@ -100,53 +87,32 @@ class Bench:
     def __init__(self, folder: Callable[[], Path]) -> None:
         self._given = folder
         self._lock = Lock()
-        self._tools: dict[str, tuple[str, type[_Part], Callable[[Any], dict[str, Json]]]] = {
-            "schema": (
-                "Returns the JSON Schema of flow files: all fields, and the settings of the node types that you name.",
-                _Wanted,
-                self._schema,
-            ),
-            "validate": (
-                "Checks a flow or a scenario among the saved ones. Each problem has its line, its column and a hint. It runs nothing.",
-                _Draft,
-                self._validate,
-            ),
-            "explain": (
-                "Says in plain sentences what a flow does, whom it asks, and what happens if nobody answers.",
-                _Draft,
-                self._explain,
-            ),
-            "test": (
-                "Plays a scenario on the real engine without Slack, models or programs, and says what differed from it.",
-                _Test,
-                self._test,
-            ),
-            "save": (
-                "Writes a flow or a scenario into the folder of flows, if it is valid and breaks no other flow.",
-                _Save,
-                self._save,
-            ),
+        self._tools: dict[str, tuple[type[_Part], Callable[[Any], dict[str, Json]]]] = {
+            "schema": (_Wanted, self._schema),
+            "validate": (_Draft, self._validate),
+            "explain": (_Draft, self._explain),
+            "test": (_Test, self._test),
+            "save": (_Save, self._save),
         }
 
     @property
     def tools(self) -> list[types.Tool]:
-        """The tools as a client lists them."""
-        output = {"ok": {"type": "boolean"}, "problems": _PROBLEMS, "warnings": _PROBLEMS}
+        """The tools as a client lists them, each described by its docstring."""
         return [
             types.Tool(
                 name=name,
-                description=description,
+                description=" ".join(str(do.__doc__).split()),
                 input_schema=model.model_json_schema(),
-                output_schema={"type": "object", "properties": output, "required": [*output]},
+                output_schema={"type": "object", "required": ["ok", "problems", "warnings"]},
                 annotations=types.ToolAnnotations(read_only_hint=name != "save", open_world_hint=False),
             )
-            for name, (description, model, _) in self._tools.items()
+            for name, (model, do) in self._tools.items()
         ]
 
     def call(self, name: str, arguments: dict[str, Any]) -> dict[str, Json]:
         """Return what a tool gives: `ok`, `problems`, `warnings`, and more by tool. Raises `SaysoError` for arguments that it does
         not take."""
-        _, model, do = self._tools[name]
+        model, do = self._tools[name]
         try:
             given = model.model_validate(arguments)
         except ValidationError as error:
@@ -161,6 +127,7 @@ class Bench:
     # --- the tools -----------------------------------------------------------------------------------------
 
     def _schema(self, given: _Wanted) -> dict[str, Json]:
+        """Return the JSON Schema of flow files: all fields, and the settings of the node types that you name."""
         schema: dict[str, Any] = flow_schema()
         found = schema.pop("$defs")
         known = found["NodeDoc"]["properties"]["type"]["enum"]
@@ -181,6 +148,7 @@ class Bench:
         return {"schema": {**schema, "$defs": kept}, "types": kinds}
 
     def _validate(self, given: _Draft) -> dict[str, Json]:
+        """Check a flow or a scenario among the saved ones. Each problem has its file, line and column, and a hint. Nothing runs."""
         path = self._path(given.file)
         if path.parent != self._folder():
             self._scenario(path, given.text, {})
@@ -190,9 +158,11 @@ class Bench:
         return {"warnings": self._told(doubts)}
 
     def _explain(self, given: _Draft) -> dict[str, Json]:
+        """Say in plain sentences what a flow does, whom it asks, and what happens if nobody answers."""
         return {"text": explained(self._flow(self._path(given.file), given.text)[0])}
 
     def _test(self, given: _Test) -> dict[str, Json]:
+        """Play a scenario on the real engine without Slack, models or programs, and say what differed from it."""
         path, unsaved = self._path(given.file), dict[Path, str]()
         if given.flow is not None and given.flow.text is not None:
             beside = self._path(given.flow.file)
@@ -210,6 +180,7 @@ class Bench:
         return {"ok": told.passed, "text": text.replace(f"{self._folder()}{os.sep}", "")}
 
     def _save(self, given: _Save) -> dict[str, Json]:
+        """Write a flow or a scenario into the folder of flows, if it is valid and breaks no other flow."""
         path, found = self._path(given.file), self._validate(given)
         fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from bot.config.settings import Settings
@@ -13,10 +12,6 @@ from engine.language import timestamps
 from engine.language.errors import SaysoError
 from engine.run import evidence
 from engine.storage.store import Store
-
-if TYPE_CHECKING:
-    from http.client import HTTPMessage
-    from urllib.request import Request
 
 log = logging.getLogger("sayso")
 
@@ -89,19 +84,12 @@ class Publisher:
         return True
 
     def _post(self, url: str, note: str) -> None:
-        from urllib.request import HTTPRedirectHandler, Request, build_opener
-
-        class Refuses(HTTPRedirectHandler):
-            """A redirected POST would become a GET, which publishes nothing."""
-
-            def redirect_request(
-                self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
-            ) -> None:
-                return None
+        from urllib.request import Request, urlopen
 
         request = Request(url, note.encode(), {"Content-Type": "text/plain; charset=utf-8"})
-        with build_opener(Refuses).open(request, timeout=self._seconds):
-            pass
+        with urlopen(request, timeout=self._seconds) as answer:
+            if answer.url != request.full_url:  # it was asked for by GET there, which publishes nothing
+                raise ValueError("it redirects to another address")
 
     def _append(self, target: str, note: str) -> None:
         folder = target.removeprefix("git:") if target.startswith("git:") else None
@@ -130,22 +118,17 @@ class Publisher:
     def _git(self, folder: str, *words: str) -> str:
         import subprocess
 
-        env = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
-        done = subprocess.run(
-            ["git", "-C", folder, *words],
-            env=env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=self._seconds,
-            check=True,
+        command, env = ["git", "-C", folder, *words], {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
+        none, pipe = subprocess.DEVNULL, subprocess.PIPE
+        return subprocess.check_output(
+            command, env=env, stdin=none, stderr=pipe, text=True, timeout=self._seconds
         )
-        return done.stdout
 
 
 def shown(target: str) -> str:
     """Return where checkpoints are published, without what a URL may keep secret."""
-    if not target.startswith(("https://", "http://")):
-        return target
-    url = urlsplit(target)
-    return f"{url.scheme}://{url.hostname}"
+    return (
+        target
+        if not target.startswith("http")
+        else f"{urlsplit(target).scheme}://{urlsplit(target).hostname}"
+    )

@@ -88,13 +88,10 @@ def _blobs(raw: str, cwd: Path) -> str:
 def _checkpoints(raw: str, cwd: Path) -> str:
     if raw.startswith(("https://", "http://")):
         return raw.strip()
-    if raw.startswith("git:") and not (cwd / raw[4:].strip() / ".git").exists():
+    path = (cwd / raw.removeprefix("git:").strip()).resolve()
+    if raw.startswith("git:") and not (path / ".git").exists():
         raise ValueError("git:PATH of a clone that is there")
-    return (
-        f"git:{(cwd / raw[4:].strip()).resolve()}"
-        if raw.startswith("git:")
-        else str((cwd / raw.strip()).resolve())
-    )
+    return f"git:{path}" if raw.startswith("git:") else str(path)
 
 
 def _server(raw: str, cwd: Path) -> str:
@@ -450,16 +447,8 @@ _OURS = ("SAYSO_", "SLACK_", "ANTHROPIC_")
 _STORE = "SAYSO_DATABASE_URL"
 _NOBODY_ELSES = (
     *("SAYSO_SECRET_COMMAND", "SAYSO_MCP_CONFIG", "SAYSO_PEOPLE"),
-    *(
-        "SLACK_API_URL",
-        "ANTHROPIC_BASE_URL",
-        "SAYSO_BLOBS",
-        "SAYSO_CHECKPOINTS",
-        "SAYSO_WEB_URL",
-        "SAYSO_WEB_OIDC_ISSUER",
-        _STORE,
-    ),
-    "SAYSO_DATABASE_LISTEN_URL",
+    *("SLACK_API_URL", "ANTHROPIC_BASE_URL", "SAYSO_BLOBS", "SAYSO_WEB_URL", "SAYSO_WEB_OIDC_ISSUER", _STORE),
+    *("SAYSO_DATABASE_LISTEN_URL", "SAYSO_CHECKPOINTS"),
 )
 """Settings that name programs, or the destinations of tokens, keys and session content."""
 

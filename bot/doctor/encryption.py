@@ -43,10 +43,6 @@ def check_audit_key(settings: Settings, store: Store) -> Iterator[Check]:
         yield Check("audit key", "fail", str(error))
         return
     made = "SAYSO_SECRET_KEY" if settings.secret_key else "the key file beside the database"
-    if signing is None:
-        yield Check("audit key", "ok", f"made of {made} at the first checkpoint")
-        return
-    target = settings.checkpoints
-    at = "nowhere (SAYSO_CHECKPOINTS)" if target is None else f"at {shown(target)}"
-    told = f"{signing.public}, made of {made}; {store.evidence.size()} leaves, published {at}"
-    yield Check("audit key", "ok", told)
+    where = "nowhere (SAYSO_CHECKPOINTS)" if settings.checkpoints is None else shown(settings.checkpoints)
+    key = signing.public if signing else "made at the first checkpoint"
+    yield Check("audit key", "ok", f"{key}, of {made}; {store.evidence.size()} leaves, published: {where}")

@@ -30,42 +30,41 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 _log = logging.getLogger("sayso.storage")
-AT_ONCE = 10
+AT_ONCE = 5
 """Sessions that are attested in one transaction."""
 _KEYS = ""
 """Stands in place of a session's id in leaves that name a key."""
 
 
 class Signer(NamedTuple):
-    """Signs with one Ed25519 key under the name of the log."""
+    """Signs with one Ed25519 key under the name of the log. `public` is the key as verifiers of signed notes take it: the name, the
+    key's id, and its type and bytes."""
 
     name: str
     key: Ed25519PrivateKey
+    public: str
 
     @classmethod
     def of(cls, store: Store, number: int, name: str | None = None) -> Signer:
         """The key of the leaf with this number; the first key gives the log its name."""
+        return cls.from_seed(store.sign("checkpoint key", b"%d" % number), name)
+
+    @classmethod
+    def from_seed(cls, seed: bytes, name: str | None) -> Signer:
+        """The key of 32 secret bytes."""
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-        key = Ed25519PrivateKey.from_private_bytes(store.sign("checkpoint key", b"%d" % number))
-        return cls(name or f"sayso/{sha256(key.public_key().public_bytes_raw()).hexdigest()[:16]}", key)
-
-    @property
-    def public(self) -> str:
-        """The public key as a verifier of signed notes takes it: name, key id, type and key."""
-        return f"{self.name}+{self._id().hex()}+{b64encode(self._typed()).decode()}"
+        key = Ed25519PrivateKey.from_private_bytes(seed)
+        raw = key.public_key().public_bytes_raw()
+        name = name or f"sayso/{sha256(raw).hexdigest()[:16]}"
+        key_id = sha256(f"{name}\n\1".encode() + raw).hexdigest()[:8]
+        return cls(name, key, f"{name}+{key_id}+{b64encode(bytes([1]) + raw).decode()}")
 
     def note(self, size: int, peaks: bytes, added: str = "") -> str:
         """A signed checkpoint of the tree, with an added line."""
         text = statement(self.name, size, root(peaks)) + (added and f"{added}\n")
-        signed = b64encode(self._id() + self.key.sign(text.encode())).decode()
-        return f"{text}\n— {self.name} {signed}\n"
-
-    def _typed(self) -> bytes:
-        return b"\1" + self.key.public_key().public_bytes_raw()
-
-    def _id(self) -> bytes:
-        return sha256(self.name.encode() + b"\n" + self._typed()).digest()[:4]
+        key_id = bytes.fromhex(self.public.split("+")[1])
+        return f"{text}\n— {self.name} {b64encode(key_id + self.key.sign(text.encode())).decode()}\n"
 
 
 def signer(store: Store) -> Signer | None:

@@ -17,7 +17,7 @@ from tests.support.proving import PROVE
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("bot", "engine", "prompt_state")
-SOURCES = (*PACKAGES, "examples", "pyproject.toml", "README.md", "LICENSE", ".env.example")
+SOURCES = (*PACKAGES, "deploy", "examples", "pyproject.toml", "README.md", "LICENSE", ".env.example")
 BUILD = "import sys; from setuptools import build_meta; getattr(build_meta, sys.argv[1])(sys.argv[2])"
 
 pytestmark = pytest.mark.process

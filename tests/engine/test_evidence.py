@@ -9,8 +9,6 @@ from __future__ import annotations
 from base64 import b64decode
 from pathlib import Path
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
 from engine.journal.audit import audit
 from engine.journal.evidence import chained, grown, root, statement
 from engine.run.evidence import Signer
@@ -62,7 +60,7 @@ def test_the_tree_is_that_of_rfc_6962() -> None:
 def test_a_key_has_the_form_that_verifiers_of_signed_notes_take() -> None:
     """That of the example in the documentation of Go's package `note`, whose private key is public."""
     seed = b64decode("AYEKFALVFGyNhPJEMzD1QIDr+Y7hfZx09iUvxdXHKDFz")[1:]
-    signer = Signer("PeterNeumann", Ed25519PrivateKey.from_private_bytes(seed))
+    signer = Signer.from_seed(seed, "PeterNeumann")
     assert signer.public == "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW"
     note = signer.note(0, b"", "key x")
     assert note.startswith(statement("PeterNeumann", 0, root(b"")) + "key x\n\n— PeterNeumann x08go")
