@@ -137,6 +137,22 @@ def test_an_auditor_follows_a_store_that_is_copied_to_another_key(cli: Cli, appr
     assert cli.run("--db", "new.db", "verify", "two.jsonl").code == 0
 
 
+def test_a_fork_and_a_run_that_is_tried_again_are_attested_as_runs_of_their_own(cli: Cli) -> None:
+    """Their records have their own ids, though their past is that of another run."""
+    cli.write(
+        "flows/flaky.yml", "flow: flaky\nnodes: [{id: look, type: shell, with: {run: [test, -e, ready]}}]\n"
+    )
+    failed = cli.run("run", "flaky").json["sessionId"]
+    cli.write("ready", "")
+    again = cli.run("sessions", "retry", failed).json["sessionId"]
+    two_questions(cli)
+    paused = cli.run("run", "talk", "-i", "who=bob").json["sessionId"]
+    fork = cli.run("sessions", "fork", paused, "--at", "3", "--json").json["sessionId"]
+    assert {record["sessionId"] for record in records(cli)} == {failed, again, paused, fork}
+    assert cli.run("audit", "export", "-o", "page.jsonl", "--content").code == 0
+    assert "Verified" in cli.run("verify", "page.jsonl").out
+
+
 def test_a_damaged_session_is_named_and_the_others_are_exported(cli: Cli, approved: str) -> None:
     """No cursor is written, so that it is exported once it is restored."""
     two_questions(cli)
