@@ -279,7 +279,6 @@ def test_no_program_and_no_module_of_a_flow_runs(bench: Bench, folder: Path, nod
     [
         SCENARIO.replace("flow: restart", "flow: ../../secret.yml"),
         SCENARIO.replace("flow: restart", "flow: {outside}"),
-        SCENARIO.replace("flow: restart", "flow: ../loop.yml"),
         SCENARIO + "claude: {file: ../../secret.yml}\n",
         SCENARIO + "claude: {file: '{outside}'}\n",
     ],
@@ -288,7 +287,6 @@ def test_a_scenario_reads_no_file_elsewhere(bench: Bench, folder: Path, text: st
     """Neither its flow nor Claude's answers come from outside of the folder; the problem shows nothing of the file."""
     outside = folder.parent / "secret.yml"
     outside.write_text("hunter2: [")
-    (folder / "loop.yml").symlink_to(folder / "loop.yml")
     bench.call("save", {"file": "restart.yml", "text": FLOW})
     given = {"file": "scenarios/a.yml", "text": text.replace("{outside}", str(outside))}
     for name in ("test", "validate", "save"):
@@ -296,6 +294,15 @@ def test_a_scenario_reads_no_file_elsewhere(bench: Bench, folder: Path, text: st
         assert [problem["message"] for problem in found["problems"]] == [
             "it is outside of the folder of flows"
         ]
+
+
+def test_a_loop_of_links_is_no_file(bench: Bench, folder: Path) -> None:
+    """Neither as a flow nor as the flow of a scenario, whatever Python says of it."""
+    (folder / "loop.yml").symlink_to(folder / "loop.yml")
+    with pytest.raises(SaysoError, match=r"loop\.yml"):
+        bench.call("validate", {"file": "loop.yml"})
+    text = SCENARIO.replace("flow: restart", "flow: ../loop.yml")
+    assert not bench.call("test", {"file": "scenarios/a.yml", "text": text})["ok"]
 
 
 @pytest.mark.parametrize("link", ["scenarios", "restart.yml"])
