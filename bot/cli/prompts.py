@@ -15,15 +15,10 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from bot.cli.lookup import (
-    also_in_workspace,
-    find_prompt,
-    matches,
-    read_inputs,
-    refuse_ended,
-)
+from bot.cli.lookup import also_in_workspace, find_prompt, matches, read_inputs, refuse_ended
 from bot.config.session_files import SessionFiles, keep
 from bot.faces.question import row_face
+from bot.rendering.phrases import closed_text
 from bot.rendering.text import plain, waiting_on
 from bot.terminal.console import (
     Exit,
@@ -274,14 +269,9 @@ def answer_prompt(
     def find(store: Store) -> tuple[Head, Act]:
         prompt = find_prompt(store, prompt_id)
         # Say who was first, before anything is sent anywhere.
-        if prompt.status == "answered":
-            who = prompt.answered_by_name or prompt.answered_by
-            at = f" at {timestamps.told(prompt.answered_at)}" if prompt.answered_at else ""
-            raise AlreadyAnswered(f"Already answered by {who}{at}: {prompt.answer_summary}.")
-        if prompt.status == "expired":
-            raise PromptTimedOut(timed_out(prompt.deadline or prompt.answered_at))
         if not prompt.open:
-            raise PromptClosed(f"This question is closed: {prompt.status}.")
+            errors = {"answered": AlreadyAnswered, "expired": PromptTimedOut}
+            raise errors.get(prompt.status, PromptClosed)(closed_text(prompt))
         head = _session_of(store, prompt)
         late = prompt.deadline is not None and prompt.deadline <= utc_now()
         if late and head.thread_key and not served(store, head):

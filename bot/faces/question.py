@@ -14,7 +14,7 @@ from msgspec import Struct
 from bot.faces.marks import EMOJI, WITHDRAWN
 from engine.decide.prompt_timers import goto_of
 from engine.decide.question import ANSWER, DECIDED, deciders
-from engine.forms import Field
+from engine.forms import Field, value_text
 from engine.forms.question import Question
 from engine.journal.queries import is_outage
 from engine.journal.state import Asked
@@ -97,6 +97,12 @@ class Value(Struct, frozen=True):
     field: Field
     old: Json
     new: Json
+
+    @property
+    def text(self) -> str:
+        """The field in plain text: `Region: Europe`, or `Region: Europe → USA` if people changed it."""
+        texts = dict.fromkeys(value_text(self.field, each) for each in (self.old, self.new))
+        return f"{self.field.get('title') or self.field['name']}: {' → '.join(texts)}"
 
 
 class Asks(Struct, frozen=True):

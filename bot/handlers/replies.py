@@ -67,9 +67,7 @@ from prompt_state.routing import (
     Thread,
     WhichAgent,
 )
-from prompt_state.routing import (
-    Steer as SteerBy,
-)
+from prompt_state.routing import Steer as SteerBy
 
 log = logging.getLogger("sayso.conversation")
 

@@ -36,14 +36,7 @@ from bot.rendering.blocks import (
 from bot.rendering.blocks import sections as lines_as_sections
 from bot.rendering.clocks import out_of_reach_words
 from bot.rendering.flow import WITHOUT_EFFECT, latest_visits, place_of
-from bot.rendering.nested import (
-    Waits,
-    asks_for,
-    node_lines,
-    open_prompts,
-    progress,
-    wait_words,
-)
+from bot.rendering.nested import Waits, asks_for, node_lines, open_prompts, progress, wait_words
 from bot.rendering.text import as_code, cut, date, one_line, person, safe, shortened, waiting_on
 from engine.decide import limits
 from engine.decide.outages import waited_out

@@ -57,15 +57,17 @@ def escalation(
     """Return the escalation message for the question's own thread: it mentions the people, and names notified channels."""
     told = prompt.escalate[step]
     people = [entry for entry in told["to"] if not entry.startswith("dm:") and entry in people_among([entry])]
-    direct = [entry.removeprefix("dm:") for entry in told["to"] if entry.startswith("dm:")]
-    channels = [entry for entry in told["to"] if not people_among([entry])]
     called = f"{whom(people, state.actor, names)}: " if people else ""
     waits = _linked(asks_for(state, prompt, flow), link)
     parts = [
         f"⏫ {called}nobody has answered {waits} for {safe(elapsed(told['afterSeconds']))}{_until(prompt)}."
     ]
-    others = [f"<#{channel}>" for channel in channels]
-    others += [f"{whom([entry], state.actor, names, call=False)} (in a direct message)" for entry in direct]
+    others = [
+        whom([entry.removeprefix("dm:")], state.actor, names, call=False)
+        + (" (in a direct message)" if entry.startswith("dm:") else "")
+        for entry in sorted(told["to"], key=lambda entry: entry.startswith("dm:"))
+        if entry not in people
+    ]
     if others:
         parts.append(f"Told as well: {', '.join(others)}.")
     if told.get("mayAnswer") and people_among(told["to"]):

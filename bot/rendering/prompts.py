@@ -11,18 +11,7 @@ from msgspec.structs import replace
 from bot.faces.question import Control, Face, Ids, Scene, face
 from bot.rendering import approvals
 from bot.rendering import blocks as kit
-from bot.rendering.blocks import (
-    LABEL,
-    Block,
-    Rendered,
-    actions,
-    button,
-    context,
-    fit_text,
-    rendered,
-    section,
-    size,
-)
+from bot.rendering.blocks import LABEL, Block, Rendered, actions, button, context, section, size
 from bot.rendering.flow import around, label_of
 from bot.rendering.forms import form_about, form_controls, form_values
 from bot.rendering.grants import allowed_blocks
@@ -124,8 +113,8 @@ def question_message(
         given = one_line(summary(prompt), 300) if answer else ""
         text, hidden = f"{outcome} {safe(given)}".rstrip(), ""
     covered = _covered(said, message, [head, *under, *controls, *tail])
-    blocks = fit_text([head], message, [*under, *covered, *controls, *tail])
-    return rendered(f"{text}\n{message}", blocks, key, plain=hidden)
+    blocks = kit.fit_text([head], message, [*under, *covered, *controls, *tail])
+    return kit.rendered(f"{text}\n{message}", blocks, key, plain=hidden)
 
 
 def _covered(said: Face, message: str, others: list[Block]) -> list[Block]:

@@ -13,16 +13,7 @@ from msgspec import Struct
 from bot.faces.marks import EMOJI
 from bot.faces.question import Control, Face, row_face
 from bot.rendering.approvals import opens, whole_blocks
-from bot.rendering.blocks import (
-    LABEL,
-    Block,
-    about,
-    actions,
-    field_block,
-    modal,
-    option,
-    section,
-)
+from bot.rendering.blocks import LABEL, Block, about, actions, field_block, modal, option, section
 from bot.rendering.prompts import control_button, more_menu
 from bot.rendering.text import (
     as_code,
@@ -40,7 +31,6 @@ from bot.rendering.text import (
     waiting_on,
 )
 from engine.decide.question import ANSWER as ANSWERED
-from engine.forms import value_text
 from engine.forms.question import Question
 from engine.language.codec import Json
 from prompt_state.question_row import PromptState
@@ -52,7 +42,7 @@ DECISION, REASON, ONE = "decision", "reason", "one:"
 MOST_TOGETHER = 40
 MOST_REASON = 3_000
 _MOST_BUTTONS = 5
-_VALUES, _RUNS, _WHOLE = 6, 400, 1_200
+_VALUES, _VALUE, _RUNS, _WHOLE = 6, 200, 400, 1_200
 _TICKED = 800
 """Units of each of many questions in one view: Slack takes 250,000 bytes, in which a letter may be six."""
 
@@ -93,7 +83,7 @@ def question_blocks(entry: Waiting, *, most: int = 600) -> list[Block]:
     whole = in_full((each.label for each in said.controls), LABEL)
     told = [cut(safe("\n".join(whole)), _WHOLE)] if whole else []
     runs = str((prompt.covers or {}).get("text") or "") if prompt.is_approval else ""
-    told += [f"• {safe(line)}" for line in _value_lines(said)]
+    told += [f"• {safe(one_line(value.text, _VALUE))}" for value in said.values[:_VALUES]]
     told += [f"*Will run:* {as_code(one_line(runs, _RUNS))}"] if runs else []
     text = "\n".join([_head(entry), cut(shown(prompt.message), most), *told])
     block: Block = {**section(text), "block_id": f"asked:{prompt.prompt_id}"}
@@ -133,15 +123,6 @@ def _head(entry: Waiting) -> str:
 def _since(prompt: PromptState) -> str:
     ts = prompt.message_ts
     return f" since <!date^{int(float(ts))}^{{date_short_pretty}} at {{time}}|{ts}>" if ts else ""
-
-
-def _value_lines(said: Face) -> list[str]:
-    """Return the first values of an approval's form."""
-    return [
-        f"{one_line(str(value.field.get('title') or value.field['name']), 60)}: "
-        f"{one_line(value_text(value.field, value.new), 120)}"
-        for value in said.values[:_VALUES]
-    ]
 
 
 # --- views -------------------------------------------------------------------------------------------------
@@ -207,7 +188,6 @@ def _ticked(entry: Waiting) -> Block:
     element: Block = {"type": "checkboxes", "action_id": f"{ONE}{prompt.prompt_id}", "options": [tick]}
     element["initial_options"] = [tick]
     runs = str((prompt.covers or {}).get("text") or "")
-    words = " · ".join(
-        [plain(prompt.message), *_value_lines(entry.face), *([f"will run: {runs}"] if runs else [])]
-    )
+    values = [one_line(value.text, _VALUE) for value in entry.face.values[:_VALUES]]
+    words = " · ".join([plain(prompt.message), *values, *([f"will run: {runs}"] if runs else [])])
     return field_block(f"{ONE}{prompt.prompt_id}", clip(words, _TICKED), element, optional=True)

@@ -25,13 +25,7 @@ from bot.outbound.progress import behind
 from bot.rendering.card import lock_fact
 from bot.rendering.notes import as_plain, given_files
 from bot.rendering.prompts import session_face
-from bot.terminal.forms import (
-    EDIT,
-    FILL,
-    Filling,
-    editing_of,
-    filling_of,
-)
+from bot.terminal.forms import EDIT, FILL, Filling, editing_of, filling_of
 from bot.terminal.screen import TerminalScreen
 from engine.decide import limits
 from engine.decide.commands import Answer, Edit, Policy, Shown

@@ -4,24 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bot.faces.question import (
-    Face,
-    Icon,
-    Part,
-    People,
-    Said,
-    Value,
-    When,
-    Whom,
-    Words,
-    listed,
-)
+from bot.faces.question import Face, Icon, Part, People, Said, When, Whom, Words, listed
 from bot.rendering.flow import item_label
 from bot.rendering.prompts import session_face
 from bot.rendering.text import person as mentioned
 from bot.rendering.text import plain, whom
 from bot.terminal.console import clean, moment, one_line
-from engine.forms import value_text
 from engine.journal import phases
 from engine.journal.records import Head
 from engine.journal.state import Asked, State
@@ -58,12 +46,6 @@ def _part(part: Part) -> str:
             return part.replace("*", "").replace("\n", " ")
 
 
-def value_line(value: Value) -> str:
-    """A field of a proposal: `Region: Europe`, or `Region: Europe → USA` if people changed it."""
-    texts = dict.fromkeys(value_text(value.field, each) for each in (value.old, value.new))
-    return one_line(f"{value.field.get('title') or value.field['name']}: {' → '.join(texts)}", 300)
-
-
 def runs_lines(said: Face) -> list[str]:
     """The action that a question covers, with its heading; empty if it covers none."""
     covers = said.question.covers
@@ -74,7 +56,8 @@ def runs_lines(said: Face) -> list[str]:
 def face_lines(said: Face) -> list[str]:
     """A question below its lead: its message, its values, the action that will run, the votes, and the clocks."""
     message = clean(plain(said.question.message)).strip().splitlines() or [""]
-    return [*message, *map(value_line, said.values), *runs_lines(said), *map(told, said.lines)]
+    values = [one_line(value.text, 300) for value in said.values]
+    return [*message, *values, *runs_lines(said), *map(told, said.lines)]
 
 
 def asked_line(state: State, prompt: Asked) -> str:

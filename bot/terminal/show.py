@@ -13,14 +13,7 @@ from bot.rendering.text import plain, waiting_on
 from bot.terminal.console import Paint, ago, clean, moment, one_line
 from bot.terminal.described import INTERRUPTED, MARKS
 from bot.terminal.follower import open_prompts
-from bot.terminal.narration import (
-    STATUS_COLORS,
-    answered_by,
-    error_text,
-    face_lines,
-    started_by,
-    told,
-)
+from bot.terminal.narration import STATUS_COLORS, answered_by, error_text, face_lines, started_by, told
 from engine.decide import limits
 from engine.flow import Flow
 from engine.journal.events import Event

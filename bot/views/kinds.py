@@ -12,16 +12,7 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from bot.faces.question import Face
-from bot.inbound.decisions import (
-    Accept,
-    Errors,
-    Opened,
-    Opening,
-    Refuse,
-    Submission,
-    Verdict,
-    View,
-)
+from bot.inbound.decisions import Accept, Errors, Opened, Opening, Refuse, Submission, Verdict, View
 from bot.inbound.meaning import UNKNOWN, answerable
 from bot.rendering.approvals import whole
 from bot.rendering.blocks import about, field_block, modal, words

@@ -21,7 +21,7 @@ from bot.rendering.prompts import session_face
 from bot.rendering.text import plain
 from bot.terminal.console import clean, one_line
 from bot.terminal.lists import head_json
-from bot.terminal.narration import error_text, prompt_json, runs_lines, told, value_line
+from bot.terminal.narration import error_text, prompt_json, runs_lines, told
 from bot.web.index import ON_HOLD
 from bot.web.names import Names
 from engine.decide.limits import standing
@@ -177,7 +177,7 @@ def prompt(state: State, asked: Asked, flow: Flow | None, names: Names) -> dict[
     return {
         **prompt_json(said, state.session_id, state.flow_name),
         "message": clean(names.within(plain(asked.message))),
-        "values": [names.within(value_line(each)) for each in said.values],
+        "values": [names.within(one_line(each.text, 300)) for each in said.values],
         "runs": runs_lines(said),
         "lines": [
             [{"at": part.at} if isinstance(part, When) else names.within(told((part,))) for part in line]

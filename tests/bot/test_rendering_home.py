@@ -83,6 +83,15 @@ def test_many_long_questions_are_decided_together_in_one_view() -> None:
     check_view({**together_view(group, "U1")})
 
 
+def test_what_was_changed_is_seen_before_it_is_decided() -> None:
+    """The Home and *Decide together* show the proposal as it was and is; where nothing is markup it stands as it is."""
+    form = {"fields": [{"name": "host", "type": "string", "title": "Host", "default": "a<1>"}]}
+    changed = prompt(form=form, values={"host": "b&2"}, editors=["U0LOCALBEN"])
+    group = [Waiting(row(changed, n), "rollback") for n in (1, 2)]
+    assert "• Host: a&lt;1&gt; → b&amp;2" in str(home_view(HomePage(group, [], [], {}, T1)))
+    assert "Host: a<1> → b&2" in str(together_view(group, "U1"))
+
+
 def test_a_call_that_was_allowed_once_was_used_one_time() -> None:
     """Words and numbers agree."""
     running = [Run(_allowing("prompt-1"), None)]

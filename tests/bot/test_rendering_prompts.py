@@ -333,6 +333,12 @@ def test_a_question_for_files_says_how_many_and_how_large() -> None:
         assert words in str(question_message(session(asked), asked, FLOW).blocks)
 
 
+def test_where_no_button_can_be_shown_a_question_for_files_says_to_reply() -> None:
+    """It has none, so it names none."""
+    asked = prompt("ask", acceptsText=False, acceptsFiles=True, maxFiles=1, maxSize=2**20)
+    assert question_message(session(asked), asked, FLOW).plain.startswith("Reply here")
+
+
 def test_a_question_that_expired_names_the_step_as_people_know_it() -> None:
     """Where it goes on is said by the step's name, as while it was open."""
     expired = prompt(status="expired", onTimeout="goto:tell", at=T1)

@@ -46,6 +46,25 @@ async def test_whoever_may_answer_answers(home: Path, who: Actor) -> None:
         assert told["prompts"] == []
 
 
+WHY = """
+flow: careful
+nodes:
+  - {id: ask, type: approval, with: {message: "Go?", approvers: [local:ana], require_reason: true}}
+"""
+
+
+async def test_a_rejection_that_needs_a_reason_can_be_given_one_on_the_page(home: Path) -> None:
+    """The page has a field for the reason, says who is asked, and a rejection without words is refused."""
+    async with served(home, Actor.local("ana"), flow=WHY) as (visitor, session_id):
+        async with visitor.http.get(f"{visitor.url}/sessions/{session_id}") as answer:
+            page = await answer.text()
+        assert 'name="reason"' in page
+        assert "Approval needed from ana" in page
+        assert (await answered(visitor, session_id, "reject"))[0] == 400
+        given = await answered(visitor, session_id, "reject", reason="Not on Fridays")
+        assert given == (200, {"outcome": "applied", "there": True})
+
+
 async def refuse(home: Path, who: Actor) -> None:
     """Somebody who is not listed tries to answer, and nothing happens."""
     async with served(home, who) as (visitor, session_id):
