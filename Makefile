@@ -46,7 +46,7 @@ lock: $(VENV)/.release
 	$(COMPILE) -o deploy/requirements.txt pyproject.toml
 	$(COMPILE) --extra mcp -o deploy/requirements-mcp.txt pyproject.toml
 
-# Wheel, source archive, SBOM and checksums in dist, tried in a fresh environment.
+# Wheel, source archive, SBOM, chart, image (where buildah is there) and checksums in dist, tried in a fresh environment.
 release: $(VENV)/.release
 	$(BIN)/python -m deploy.audit
 	$(BIN)/python -m deploy.release $(ARGS)

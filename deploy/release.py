@@ -1,4 +1,4 @@
-"""`make release`: source archive, wheel, SBOM and checksums in `dist/`, installed and tried before anybody gets them."""
+"""`make release`: source archive, wheel, SBOM, chart, an image and checksums in `dist/`, installed and tried before anybody gets them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import tomllib
 from pathlib import Path
@@ -65,6 +66,25 @@ def try_it(wheel: Path, sbom: Path) -> None:
         run(sys.executable, "-m", "cyclonedx_py", *listing, "-o", sbom, folder / "fresh/bin/python")
 
 
+def chart(version: str) -> None:
+    """The Helm chart as one file that `helm install` takes, checked where helm is there."""
+    folder = ROOT / "deploy/helm/sayso"
+    if shutil.which("helm"):
+        run("helm", "lint", folder)
+    with tarfile.open(DIST / f"sayso-chart-{version}.tgz", "w:gz") as packed:
+        packed.add(folder, "sayso")
+
+
+def image(version: str) -> None:
+    """The image as an archive that podman and docker load, where buildah is there."""
+    if not shutil.which("buildah"):
+        print("No image was made: there is no buildah here.", file=sys.stderr)
+        return
+    name = f"sayso:{version}"
+    run("buildah", "build", "--tag", name, ".")
+    run("buildah", "push", name, f"docker-archive:{DIST / f'sayso-{version}.image.tar'}:{name}")
+
+
 def main() -> None:
     """Make and check everything."""
     version = version_to_release()
@@ -74,6 +94,8 @@ def main() -> None:
     (wheel,) = DIST.glob("*.whl")
     try_it(wheel, DIST / f"sayso-{version}.cdx.json")
     shutil.copy(LOCKED, DIST / f"sayso-{version}.requirements.txt")
+    chart(version)
+    image(version)
     files = sorted(DIST.iterdir())
     sums = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files]
     (DIST / "SHA256SUMS").write_text("".join(sums))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tarfile
 from importlib.metadata import requires
 from pathlib import Path
 
@@ -114,3 +115,32 @@ def test_what_is_no_release_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         release.version_to_release()
     monkeypatch.setattr("sys.argv", ["release", "--draft"])
     assert re.fullmatch(r"\d+\.\d+\.\d+", release.version_to_release())
+
+
+def test_the_chart_is_one_file_that_helm_installs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """All of its files are in it, in the folder that Helm expects."""
+    monkeypatch.setattr(release, "DIST", tmp_path)
+    release.chart("1.2.3")
+    with tarfile.open(tmp_path / "sayso-chart-1.2.3.tgz") as packed:
+        names = {name for name in packed.getnames() if packed.getmember(name).isfile()}
+    folder = release.ROOT / "deploy/helm/sayso"
+    assert names == {f"sayso/{file.relative_to(folder)}" for file in folder.rglob("*") if file.is_file()}
+
+
+@pytest.mark.process
+def test_an_image_is_made_where_buildah_is_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without the program it says so; with it, the image of this version is built and written beside the wheel."""
+    monkeypatch.setattr(release, "DIST", tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    release.image("1.2.3")
+    assert "no buildah" in capsys.readouterr().err
+    program = tmp_path / "buildah"
+    program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\n')
+    program.chmod(0o755)
+    release.image("1.2.3")
+    assert (tmp_path / "calls").read_text().splitlines() == [
+        "build --tag sayso:1.2.3 .",
+        f"push sayso:1.2.3 docker-archive:{tmp_path}/sayso-1.2.3.image.tar:sayso:1.2.3",
+    ]
