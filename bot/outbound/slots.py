@@ -43,7 +43,7 @@ from bot.rendering.phrases import alike_text
 from bot.rendering.prompts import prompt_key, question_message
 from bot.wire.client import NotSent, Permanent, RateLimited, Unknown
 from engine.flow import Flow
-from engine.journal.records import OutboxRow
+from engine.journal.records import InboxItem, OutboxRow
 from engine.journal.state import Asked, State
 from engine.language import timestamps
 from engine.language.codec import Json, decode, encode
@@ -190,31 +190,13 @@ class Slots(Sender):
                 # It was to join a message that was deleted meanwhile.
                 await self.ledger.keep(row, {"alone": True})
                 raise Hold(0.0, f"{row.key} gets a message of its own") from fault
-            lost = [
-                remote_commands.item(
-                    f"gone:{one.prompt_id}:{where.ts}",
-                    session_id,
-                    "gone",
-                    promptId=one.prompt_id,
-                    ts=where.ts,
-                )
-                for session_id, one in waiting
-            ]
+            lost = [_told("gone", session_id, one, where.ts, ts=where.ts) for session_id, one in waiting]
             return Sent({**result_of(row), **DROPPED}, lost)
         if "ts" not in result:
             return Sent(result)
         shown = {**{name: result[name] for name in ("channel", "ts")}, "threadTs": thread_of(state).thread_ts}
-        items = [
-            remote_commands.item(
-                f"shown:{question_key(one)}:{result['ts']}",
-                session_id,
-                "shown",
-                promptId=one.prompt_id,
-                shown=shown,
-            )
-            for session_id, one in waiting
-            if one.shown is None
-        ]
+        news = [(session_id, one) for session_id, one in waiting if one.shown is None]
+        items = [_told("shown", session_id, one, result["ts"], shown=shown) for session_id, one in news]
         return Sent(result, items)
 
     async def _message_of(self, row: OutboxRow, state: State, prompt: Asked) -> OutboxRow:
@@ -354,6 +336,12 @@ class Slots(Sender):
                 except (Permanent, NotSent, RateLimited, Unknown) as fault:
                     log.info("%s is edited, not replaced through its press: %s", where.ts, fault)
         await self.calls.edit(where, message)
+
+
+def _told(what: str, session_id: str, asked: Asked, ts: str, **fields: Json) -> InboxItem:
+    """Return what a session hears of the message of its question."""
+    key = f"{what}:{question_key(asked)}:{ts}"
+    return remote_commands.item(key, session_id, what, promptId=asked.prompt_id, **fields)
 
 
 def _session_status(state: State) -> str:
