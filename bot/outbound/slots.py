@@ -338,9 +338,9 @@ class Slots(Sender):
         await self.calls.edit(where, message)
 
 
-def _told(what: str, session_id: str, asked: Asked, ts: str, **fields: Json) -> InboxItem:
-    """Return what a session hears of the message of its question."""
-    key = f"{what}:{question_key(asked)}:{ts}"
+def _told(what: str, session_id: str, asked: Asked, at: str, **fields: Json) -> InboxItem:
+    """Return what a session hears of the message of its question; `at` is the ts of that message."""
+    key = f"{what}:{question_key(asked)}:{at}"
     return remote_commands.item(key, session_id, what, promptId=asked.prompt_id, **fields)
 
 
