@@ -158,7 +158,7 @@ class Presses:
         return await self.notices.consume(row, "applied", feedback_row(answer, data, said))
 
     async def _end(self, row: InboxRow, data: dict[str, Json], meant: EndRun) -> bool:
-        abort = Abort(await self.people.actor(data), "cancelled in the thread")
+        abort = Abort(await self.people.actor(data))
         done = await self.replies.do(row, data, meant.head.session_id, abort)
         if done and meant.asked and await self._applied(row):
             said = phrases.confirmed(meant.head.flow_name, data["user"], ended=True)

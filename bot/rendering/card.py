@@ -188,7 +188,7 @@ def _status(state: State, flow: Flow, names: Mapping[str, str], behind: Behind |
     finished = sum(begun[node.id] not in state.active for node in flow.nodes if node.id in begun)
     now = [path for path in state.containers if "/" not in path]
     inside = f" · {progress(state, flow, now[0])}" if len(now) == 1 else ""
-    return f"{EMOJI['running']} *Running* · {min(finished + 1, len(flow.nodes))} of {len(flow.nodes)}{inside}"
+    return f"{EMOJI['running']} *Running* · step {min(finished + 1, len(flow.nodes))} of {len(flow.nodes)}{inside}"
 
 
 def _pausing(state: State, flow: Flow) -> str:

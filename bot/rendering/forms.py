@@ -121,7 +121,7 @@ def _about_line(field: Field) -> str:
         more = f", {len(offered) - 5} more" if len(offered) > 5 else ""
         limits = one_line(", ".join(offered[:5]), 120) + more
     words = f"• *{_bold(field)}*" + (f": {safe(one_line(limits, 160))}" if limits else "")
-    return words if field.get("required") else f"{words} _(if any)_"
+    return words if field.get("required") else f"{words} _(optional)_"
 
 
 def _bold(field: Field) -> str:

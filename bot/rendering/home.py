@@ -80,14 +80,14 @@ def home_view(page: HomePage) -> dict[str, Any]:
         *_controls(page),
         *_waiting(page),
         *_others(page.others),
-        header("Running"),
+        header("Open runs"),
         *_listed(
             [
                 *(_run(entry) for entry in page.running[:MOST_RUNNING]),
                 *home_grants([entry.state for entry in page.running], page.now, page.allowed),
             ][: MOST_RUNNING + _MOST_GRANTS],
             len(page.running) - MOST_RUNNING,
-            "Nothing is running for you or in your channels.",
+            "No run is open for you or in your channels.",
         ),
         header("Recent"),
         *_listed([_run(entry) for entry in page.recent[:MOST_RECENT]], 0, "Nothing ended lately."),

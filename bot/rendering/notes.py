@@ -59,7 +59,7 @@ _LINE = 300
 
 
 def tail_of(state: State) -> str:
-    """Return the last lines of the failed node's output, as mrkdwn; empty if there is none."""
+    """Return the last lines of the failed node's output, as mrkdwn; empty if there is none that the error does not say."""
     text = _text(_details(state))
     if not text:
         return ""
@@ -67,8 +67,10 @@ def tail_of(state: State) -> str:
     while len(lines) > 1 and weight("\n".join(lines)) > _MOST:
         lines.pop(0)
     block = safe("\n".join(lines)).replace("```", "'''")
-    more = f"\n_Full output: `{LOG}`, below._" if log_of(state) is not None else ""
-    return f"```\n{block}\n```{more}"
+    more = f"_Full output: `{LOG}`, below._" if log_of(state) is not None else ""
+    if len(lines) == 1 and str((state.error or {}).get("message")).endswith(lines[0]):
+        return more  # the error says it already
+    return f"```\n{block}\n```\n{more}".rstrip()
 
 
 def log_of(state: State) -> str | None:

@@ -36,7 +36,7 @@ from bot.terminal.narration import asked_line, error_text, prompt_json
 from bot.terminal.screen import TerminalScreen
 from engine.decide import limits
 from engine.decide.policy import Gate
-from engine.journal.phases import REJECTED
+from engine.journal.phases import REJECTED, standing
 from engine.journal.queries import ended_at, is_rejection, verdict
 from engine.journal.state import State
 from engine.language import timestamps
@@ -202,6 +202,7 @@ def result_json(state: State, store: Store) -> dict[str, Json]:
         "sessionId": state.session_id,
         "flow": state.flow_name,
         "status": state.status,
+        "standing": standing(state.status, state.phase, state.error),
         "prompts": [
             prompt_json(session_face(state, prompt, None), state.session_id, state.flow_name)
             for prompt in open_prompts(state)

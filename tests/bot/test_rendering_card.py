@@ -161,7 +161,7 @@ def test_many_nodes_are_grouped() -> None:
     assert any(line.startswith("▶️ n100 · since") for line in lines)
     assert "▫️ n101" in lines
     assert "… 91 more to come" in lines
-    assert lines[0] == "▶️ *Running* · 101 of 200"
+    assert lines[0] == "▶️ *Running* · step 101 of 200"
 
 
 def test_more_steps_than_a_plan_takes_become_text() -> None:
@@ -220,6 +220,13 @@ def test_a_failed_program_shows_its_last_lines() -> None:
     short = replace(state, error={"message": "exit code 1", "details": {"stderr": "no such host\n"}})
     assert "no such host" in end_note(short, FLOW, "end:1").text
     assert log_of(short) is None
+
+
+def test_the_only_line_of_a_failed_program_is_said_once() -> None:
+    """The message of the error ends with it, so no block repeats it."""
+    error = {"message": "dig ended with exit code 1: no such host", "details": {"stderr": "no such host\n"}}
+    state = session(outcome="failed", phase="ended", error=error, active=Map())
+    assert end_note(state, FLOW, "end:1").text.count("no such host") == 1
 
 
 def test_an_abort_says_by_whom() -> None:

@@ -249,7 +249,7 @@ def test_an_open_form_says_what_it_asks_for() -> None:
     one = asked(HOSTILE_FORM)
     said = all_text(question_message(session(one), one, Flow()))
     assert "• *Days*: a whole number from 1 to 9" in said
-    assert "_(if any)_" in said
+    assert "_(optional)_" in said
     assert "<!channel>" not in said
     assert "<@U0X>" not in said
 

@@ -39,6 +39,7 @@ def test_a_question_waits_for_people(cli: Cli) -> None:
     """Who is asked what, and until when."""
     cli.write("flows/gated.yml", GATED)
     document = rests(cli, "run", "gated", "--no-input")
+    assert document["standing"] == "waiting"
     (prompt,) = document["prompts"]
     assert document["waitsFor"] == [
         {

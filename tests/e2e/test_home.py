@@ -36,7 +36,7 @@ async def test_a_home_has_what_waits_for_this_person(tmp_path: Path) -> None:
         thread = await start_flow(workspace, "ana", "ops", "gate")
         asked = await thread.asks()
         dev = await home_of(workspace, "dev", "Open the gate?")
-        assert f"/{thread.root_ts}|gate>*" in dev.split("Running")[0]
+        assert f"/{thread.root_ts}|gate>*" in dev.split("Open runs")[0]
         assert "Opens the gate" in dev
         cleo = await home_of(workspace, "cleo", "1 open question")
         assert "Open the gate?" not in cleo
@@ -55,7 +55,7 @@ async def test_a_home_shows_nothing_of_channels_one_is_not_in(tmp_path: Path) ->
         await thread.says("Open the gate?")
         assert "Open the gate?" in await home_of(workspace, "dev", "Open the gate?")
         ben = await home_of(workspace, "ben", "Nothing waits for you")
-        assert "Nothing is running for you or in your channels" in ben
+        assert "No run is open for you or in your channels" in ben
 
 
 @simulated

@@ -219,6 +219,10 @@ DROPPED = """([name, content]) => {
   return held;
 }"""
 
+CUT = """[...document.querySelectorAll(".pane")].filter((one) => one.scrollWidth > one.clientWidth + 1)
+  .map((one) => `${one.className}: ${one.scrollWidth} of ${one.clientWidth}`)"""
+"""The parts of the page whose content is wider than they are: what sticks out of them nobody sees or presses."""
+
 SMALLEST = 44
 """Pixels that a finger needs in height."""
 
@@ -244,6 +248,8 @@ class Visit:
         """Keep a picture, if pictures are wanted. Whatever else, nothing may stick out of the screen."""
         sizes = await self.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
         assert sizes[0] <= sizes[1], f"{what}: the page is {sizes[0]} wide, the screen {sizes[1]}"
+        cut = await self.page.evaluate(CUT)
+        assert cut == [], f"{what}: wider than the screen, and cut off: {cut}"
         self.taken += 1
         if PICTURES:
             name = f"{self.story}-{self.screen}-{self.taken:02}-{what}.png"

@@ -336,6 +336,29 @@ async def test_what_cannot_be_taken_back_is_asked_twice(browser: Browser, home: 
         await expect(page.locator(".headline .pill")).to_have_text("■ cancelled")
 
 
+async def test_a_login_on_a_phone_ends_at_the_top_of_the_list(browser: Browser, home: Path) -> None:
+    """The menu of the list is taller than that of the login, and covers nothing of the search below it."""
+    async with visited(home) as visitor, shown(browser, visitor, phone=True) as page:
+        await expect(page.locator(".live-text")).to_have_text("live")
+        assert await page.evaluate("scrollY") == 0
+
+
+async def test_two_runs_that_are_selected_are_compared(browser: Browser, home: Path) -> None:
+    """The older one stands on the left; one alone, or three, are offered no comparison."""
+    async with visited(home, write=True) as visitor, shown(browser, visitor) as page:
+        boxes, compare = page.locator(".pick"), page.get_by_role("link", name="Compare", exact=True).last
+        runs = [await boxes.nth(number).get_attribute("value") for number in range(3)]
+        for number in range(3):
+            await boxes.nth(number).check()
+        await expect(page.locator(".picked-words")).to_have_text("3 selected")
+        await expect(page.locator("[data-compare]")).to_be_hidden()
+        await boxes.nth(2).uncheck()
+        await compare.click()
+        await expect(page.get_by_role("textbox", name="The left run")).to_have_value(runs[1] or "")
+        await expect(page.get_by_role("textbox", name="The right run")).to_have_value(runs[0] or "")
+        await expect(page.locator(".differences")).to_be_visible()
+
+
 async def test_several_runs_are_cancelled_at_once(browser: Browser, home: Path) -> None:
     """Those that are selected, after a second press; where some are over nothing is offered that they cannot take."""
     async with visited(home, write=True) as visitor, shown(browser, visitor) as page:

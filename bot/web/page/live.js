@@ -197,6 +197,9 @@ document.addEventListener("change", ({ target }) => {
   const bar = find(".picked");
   bar.hidden = !runs.length;
   bar.querySelector(".picked-words").textContent = `${runs.length} selected`;
+  const compare = bar.querySelector("[data-compare]");
+  compare.hidden = runs.length !== 2;
+  if (!compare.hidden) compare.href = `/compare?${new URLSearchParams({ left: runs[1].value, right: runs[0].value })}`; // the older one first
   const over = ["failed", "rejected", "complete", "aborted"];
   bar.querySelector("[data-all=retry]").hidden = !runs.every((run) => run.dataset.standing === "failed");
   bar.querySelector("[data-all=abort]").hidden = runs.some((run) => over.includes(run.dataset.standing));
@@ -331,7 +334,7 @@ async function start() {
   const [token, problem] = [behind.get("token"), behind.get("problem")];
   if (token || problem) history.replaceState(null, "", location.pathname + location.search); // nobody reads it over a shoulder
   const told = token ? await post("login", { token }) : { error: problem, message: problem };
-  if (token && !told.error) return location.reload();
+  if (token && !told.error) return location.replace(location.href); // a reload would keep where the login was scrolled to
   if (told.error && find("[role=alert]")) find("[role=alert]").textContent = told.message;
   // A browser sends the cookie to nobody's first request from another site, but to this one.
   return find("main").dataset.live ? begin() : draw();
