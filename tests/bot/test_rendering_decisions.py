@@ -89,7 +89,7 @@ def test_a_closed_quorum_names_all_who_decided_and_no_others() -> None:
     """The verdict names the people on its side, with the reason."""
     answer = {"value": "approve", "text": "Approve", "votes": [vote(BEN), vote(ANA, "reject"), vote(DEV)]}
     one = prompt(status="answered", required=2, answer=answer, actor=DEV, at=T1)
-    assert "✅ *Approved* by <@U0LOCALBEN> and <@U0LOCALDEV>" in shown_as(one)
+    assert "by <@U0LOCALBEN> and <@U0LOCALDEV>" in shown_as(one)
 
 
 def test_a_rejection_says_why() -> None:
@@ -215,12 +215,13 @@ def test_the_menu_hands_a_prompt_over_and_rejects_with_a_reason() -> None:
 
 
 def test_whoever_handed_it_over_is_not_called_any_more() -> None:
-    """The first line calls the new person and not the one who handed over."""
+    """The first line calls the new person and not the one who handed over; another one says who did."""
     handed = [{"by": BEN, "to": "U0LOCALDEV", "at": T0}]
     one = prompt(approvers=["U0LOCALBEN", "U0LOCALDEV"], excluded=["U0LOCALBEN"], handed=handed)
-    lines = shown_as(one).splitlines()
-    assert lines[0] == "🔐 *Approval needed* from <@U0LOCALDEV>"
-    assert "👉 <@U0LOCALBEN> handed this to <@U0LOCALDEV>" in lines
+    first, *rest = shown_as(one).splitlines()
+    assert "<@U0LOCALDEV>" in first
+    assert "<@U0LOCALBEN>" not in first
+    assert any("<@U0LOCALBEN>" in line and "<@U0LOCALDEV>" in line for line in rest)
 
 
 @given(wild, wild)
