@@ -21,6 +21,7 @@ from bot.compose.attesting import Publisher
 from bot.config.settings import SettingsError, load_settings
 from bot.serve import chores
 from deploy.verify_audit import check
+from engine.language.errors import Corrupt
 from engine.run import evidence
 from engine.storage.group_commit import Writer
 from engine.storage.open import MemoryStore
@@ -278,3 +279,19 @@ def test_what_is_damaged_holds_up_no_other_session(store: MemoryStore) -> None:
     found = evidence.Export(store, 0, content=False)
     assert check(evidence.keys(store), [("export", b"".join(line + b"\n" for line in found.lines()))])
     assert [told.split()[0] for told in found.damaged] == [f"session-{SECOND}"]
+
+
+def test_a_damaged_log_is_said_and_ends_no_command(
+    store: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its last leaf was changed outside: nothing is signed on top of it, and the command that ended a run succeeds."""
+    settings: Any = SimpleNamespace(checkpoints=None)
+    rows = [event.to_bytes() for event in HISTORIES[FIRST]]
+    for name in ("one", "two"):
+        done(store, new_session(f"session-{name}", None, *rows, status="complete", phase="ended"))
+        attesting.attest_ended(settings, store, NOW)
+        store._db.run("UPDATE leaves SET line = replace(line, 'head', 'tail') WHERE n = 2")
+    assert ["not attested yet" in told for told in warnings(caplog)] == [True]
+    assert store.evidence.size() == 2
+    with pytest.raises(Corrupt):
+        evidence.attest(store, NOW)
