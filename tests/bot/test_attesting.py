@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from queue import Queue
 from types import SimpleNamespace
 from typing import Any
 
@@ -46,12 +47,12 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 class Receiver(HTTPServer):
     """A service to which checkpoints are sent; it answers with `status`."""
 
-    status, got = 201, list[bytes]()
+    status = 201
 
     @contextmanager
     def serving(self) -> Iterator[str]:
         """Its address."""
-        self.got = []
+        self.got = Queue[bytes]()
         thread = threading.Thread(target=self.serve_forever)
         thread.start()
         try:
@@ -70,7 +71,7 @@ class Answer(BaseHTTPRequestHandler):
         server: Any = self.server
         body = self.rfile.read(int(self.headers["Content-Length"]))
         if server.status < 300:
-            server.got.append(body)
+            server.got.put(body)
         self.send_response(server.status)
         self.send_header("Location", "/elsewhere")
         self.end_headers()
@@ -123,7 +124,7 @@ def test_a_url_gets_each_checkpoint_and_a_redirect_is_no_success(
             receiver.status = status
             added(store, f"at-{status}", HISTORIES[FIRST])
             assert publisher.publish(attesting.newest(store)) == (status < 300)
-        assert "2 published checkpoints" in verified(store, b"".join(receiver.got))
+        assert "2 published checkpoints" in verified(store, b"".join(receiver.got.queue))
     assert not publisher.publish(attesting.newest(store))
     told = warnings(caplog)
     assert len(told) == 3
