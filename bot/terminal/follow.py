@@ -32,7 +32,7 @@ from bot.terminal.console import (
 )
 from bot.terminal.described import MARKS
 from bot.terminal.follower import MOVES, Follower, due_moments, open_prompts, terminal_label
-from bot.terminal.narration import asked_line, error_text, prompt_json
+from bot.terminal.narration import asked_line, error_of, error_text, prompt_json
 from bot.terminal.screen import TerminalScreen
 from engine.decide import limits
 from engine.decide.policy import Gate
@@ -220,21 +220,11 @@ def result_json(state: State, store: Store) -> dict[str, Json]:
             for path, run in sorted(state.nodes.items(), key=lambda item: (item[1].started_at or "", item[0]))
             if run.status == "completed"
         },
-        "error": _error(state),
+        "error": error_of(state),
         "code": (state.error or {}).get("type") if state.status == "failed" else None,
         "limits": list(state.limits),
         "endedAt": None if (end := ended_at(state)) is None else end.node_id,
     }
-
-
-def _error(state: State) -> dict[str, Json] | None:
-    """The error of a session, with the item of the innermost loop in which it failed, where it did in one."""
-    kept = [run.passes["items"] for run in state.nodes.values() if run.passes is not None]
-    at = str((state.error or {}).get("path"))
-    found = [(scope, item) for items in kept for scope, item in items.items() if at.startswith(f"{scope}/")]
-    if state.error is None or not found:
-        return state.error
-    return {**state.error, "item": max(found, key=lambda one: len(one[0]))[1]}
 
 
 def _tell_end(
@@ -260,7 +250,7 @@ def _tell_end(
         case "failed" if is_rejection(state.error):
             screen.line(_signed(paint, REJECTED, one_line(verdict(state.error), 200)))
         case "failed":
-            screen.line(_signed(paint, "failed", f"failed: {error_text(state.error)}"))
+            screen.line(_signed(paint, "failed", f"failed: {error_text(error_of(state))}"))
         case "aborted":
             screen.line(_signed(paint, "aborted", "cancelled"))
         case _:

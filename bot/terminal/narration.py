@@ -90,10 +90,23 @@ def prompt_json(said: Face, session_id: str, flow: str) -> dict[str, Json]:
 
 
 def error_text(error: dict[str, Json] | None) -> str:
-    """An error of a node or a flow on one line."""
+    """An error of a node or a flow on one line, with the item at which a loop failed if `error_of` knows it."""
     if not error:
         return "failed"
-    return one_line(str(error.get("message") or error.get("type") or "failed"), 200)
+    item = one_line(item_label(error.get("item")), 60)
+    return one_line(
+        f"{item}: " * bool(item) + str(error.get("message") or error.get("type") or "failed"), 200
+    )
+
+
+def error_of(state: State) -> dict[str, Json] | None:
+    """Return the error of a session, with the item of the innermost loop in which it failed, where it did in one."""
+    kept = [run.passes["items"] for run in state.nodes.values() if run.passes is not None]
+    at = str((state.error or {}).get("path"))
+    found = [(scope, item) for items in kept for scope, item in items.items() if at.startswith(f"{scope}/")]
+    if state.error is None or not found:
+        return state.error
+    return {**state.error, "item": max(found, key=lambda one: len(one[0]))[1]}
 
 
 def item_of_failure(state: State, path: str) -> str:

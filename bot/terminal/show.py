@@ -13,7 +13,15 @@ from bot.rendering.text import plain, waiting_on
 from bot.terminal.console import Paint, ago, clean, moment, one_line
 from bot.terminal.described import INTERRUPTED, MARKS
 from bot.terminal.follower import open_prompts
-from bot.terminal.narration import STATUS_COLORS, answered_by, error_text, face_lines, started_by, told
+from bot.terminal.narration import (
+    STATUS_COLORS,
+    answered_by,
+    error_of,
+    error_text,
+    face_lines,
+    started_by,
+    told,
+)
 from engine.decide import limits
 from engine.flow import Flow
 from engine.journal.events import Event
@@ -105,7 +113,7 @@ def _ending(state: State) -> Iterator[str]:
     if is_rejection(state.error):
         yield _fact("rejected", one_line(verdict(state.error).removeprefix(REJECTED).lstrip(": "), 200))
     elif state.error:
-        yield _fact("error", error_text(state.error))
+        yield _fact("error", error_text(error_of(state)))
     if end := ended_at(state):
         yield _fact("ended", f"at {clean(end.node_id)}")
     for limit in state.limits:

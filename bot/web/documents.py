@@ -21,7 +21,7 @@ from bot.rendering.prompts import session_face
 from bot.rendering.text import plain
 from bot.terminal.console import clean, one_line
 from bot.terminal.lists import head_json
-from bot.terminal.narration import error_text, prompt_json, runs_lines, told
+from bot.terminal.narration import error_of, error_text, prompt_json, runs_lines, told
 from bot.web.index import ON_HOLD
 from bot.web.names import Names
 from engine.decide.limits import standing
@@ -149,7 +149,7 @@ def session(
         "channel": names.of(str((state.thread or {}).get("channel") or "")),
         "parent": state.parent_session_id,
         "inputs": {name: preview(value) for name, value in (state.inputs or state.given).items()},
-        "error": names.within(error_text(state.error)) if state.error else None,
+        "error": names.within(error_text(error_of(state))) if state.error else None,
         "pause": state.pause_reason if state.paused_at else None,
         "lock": None
         if state.lock is None

@@ -98,3 +98,15 @@ nodes:
     outputs = cli.run("run", "cases").json["outputs"]
     assert [outputs[name]["case"] for name in "abc"] == [None, None, "x"]
     assert (outputs["a"]["outputs"], outputs["b"]["outputs"]) == ({"a2": {}}, {})
+
+
+def test_the_error_of_a_failed_loop_begins_with_its_item(cli: Cli) -> None:
+    """When it ends, and wherever the session is shown later."""
+    body = "{id: ping, type: fail, with: {message: no route}}"
+    cli.write(
+        "flows/hosts.yml",
+        f"flow: hosts\nnodes:\n  - {{id: each, type: foreach, with: {{items: [web-1], as: host}}, body: [{body}]}}\n",
+    )
+    cli.run("run", "hosts")
+    session = cli.run("sessions", "list", "--all", "--json").json["sessions"][0]["sessionId"]
+    assert "error     web-1: no route\n" in cli.run("sessions", "show", session).out

@@ -150,7 +150,11 @@ async def test_control_words_are_for_those_sessions_that_their_author_may_steer(
         await thread.reply("ben", "cancel")
         asked = await thread.says("Cancel *more*?")
         await thread.press("ben", asked, "Cancel it")
-        await thread.says("was cancelled by")
+        assert (
+            (await thread.says("was cancelled by"))["text"]
+            .splitlines()[0]
+            .endswith("cancelled by <@U0LOCALBEN>.")
+        )
         await thread.reply("ana", "one")
         await thread.says("Second question")
 
