@@ -208,7 +208,11 @@ class Bench:
         """A file in the folder of flows, without a link out of it."""
         folder = self._folder()
         path = folder / file[:200]
-        if not (_FILE.fullmatch(file) and is_flow_file(path.name) and _is_inside(path, folder)):
+        if not (
+            _FILE.fullmatch(file)
+            and is_flow_file(path.name)
+            and Path(os.path.realpath(path)).is_relative_to(folder)
+        ):
             raise UsageError(
                 f"{file[:200]!r} is no file of the folder of flows. Name one such as deploy.yml or scenarios/deploy.yml."
             )
@@ -244,7 +248,9 @@ class Bench:
         claude = data.get("claude")
         script = claude.get("file") if isinstance(claude, dict) else None
         for place, name in ((("flow",), data.get("flow")), (("claude", "file"), script)):
-            if isinstance(name, str) and not _is_inside(path.parent / name, folder):
+            if isinstance(name, str) and not Path(os.path.realpath(path.parent / name)).is_relative_to(
+                folder
+            ):
                 raise FlowError([located.problem(Fault(place, "it is outside of the folder of flows"))])
         scenario = load_scenario(path, Flows(folder, unsaved), text)
         real = [name for name, fakes in scenario.fakes.items() if any(fake.real for fake in fakes)]
@@ -261,10 +267,3 @@ class Bench:
         """Problems as the tools tell them, with files as seen from the folder of flows."""
         folder = self._folder()
         return [{**one._asdict(), "file": os.path.relpath(one.file, folder)} for one in problems]
-
-
-def _is_inside(path: Path, folder: Path) -> bool:
-    try:
-        return path.resolve().is_relative_to(folder)
-    except (OSError, RuntimeError):  # a loop of links
-        return False

@@ -330,7 +330,8 @@ def verdict_of(store: Store, head: Head) -> Verdict:
         state = _history(rows, None)
         flow = flow_from_body(store.flows.text(state.flow_digest))
         verdict.status = _history(rows, flow).status
-        evidence.check_attested(store, head.session_id)
+        for leaf in store.evidence.of(head.session_id):
+            evidence.attested(store, leaf)
     except (Erased, KeyMissing) as error:
         verdict.unread = str(error)
         try:

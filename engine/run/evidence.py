@@ -228,12 +228,6 @@ def attested(store: Store, row: LeafRow, *, content: bool = False) -> list[bytes
     return [line for line, _ in found]
 
 
-def check_attested(store: Store, session_id: str) -> None:
-    """Raise `Corrupt` unless a session's journal gives what every leaf of it attests."""
-    for row in store.evidence.of(session_id):
-        attested(store, row)
-
-
 def size_of(note: str) -> int:
     """Return the size that a checkpoint tells. Raises `ValueError`."""
     origin, size, digest, empty, *_ = note.split("\n")

@@ -7,7 +7,7 @@ expression that does more than name a value stands as it is written.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from engine.flow.model import FINALLY, Flow, NodeList, Trigger
 from engine.flow.node import ROOT, Node, Rule, plan_of
@@ -187,14 +187,6 @@ def _shell(node: Node) -> Iterator[str]:
         yield f"runs a script: `{_text(code[0] if code else '', 100)}`{more}."
 
 
-def _http(node: Node) -> Iterator[str]:
-    yield f"sends {_text(_field(node, 'method'))} to {_text(node.config.get('url'))}."
-
-
-def _python(node: Node) -> Iterator[str]:
-    yield f"calls the Python function {_text(node.config.get('call'))}."
-
-
 def _message(node: Node) -> Iterator[str]:
     given = node.config
     said = next((given[name] for name in ("text", "markdown") if given.get(name)), None)
@@ -211,14 +203,6 @@ def _message(node: Node) -> Iterator[str]:
         yield f"posts {what}{place}."
 
 
-def _set(node: Node) -> Iterator[str]:
-    yield f"computes {_listed(list(node.config), 'and')}."
-
-
-def _noop(node: Node) -> Iterator[str]:
-    yield "does nothing."
-
-
 def _wait(node: Node) -> Iterator[str]:
     given = node.config
     yield (
@@ -226,18 +210,6 @@ def _wait(node: Node) -> Iterator[str]:
         if given.get("for") is not None
         else f"waits until {_text(given.get('until'))}."
     )
-
-
-def _fail(node: Node) -> Iterator[str]:
-    yield f"the run fails: “{_text(node.config.get('message'))}”."
-
-
-def _ends(node: Node) -> Iterator[str]:
-    yield "ends here, as a success; the steps after it are skipped."
-
-
-def _switch(node: Node) -> Iterator[str]:
-    yield f"depends on {_text(node.config.get('on'))}."
 
 
 def _foreach(node: Node) -> Iterator[str]:
@@ -323,17 +295,17 @@ def _ruled(rule: Rule) -> str:
     return f"Before {rule.tool}{when}, {count}{who} must approve the call."
 
 
-_DOES: Mapping[str, Callable[[Node], Iterator[str]]] = {
+_DOES: Mapping[str, Callable[[Node], Iterable[str]]] = {
     "shell": _shell,
-    "http": _http,
-    "python": _python,
+    "http": lambda node: [f"sends {_text(_field(node, 'method'))} to {_text(node.config.get('url'))}."],
+    "python": lambda node: [f"calls the Python function {_text(node.config.get('call'))}."],
     "message": _message,
-    "set": _set,
-    "noop": _noop,
+    "set": lambda node: [f"computes {_listed(list(node.config), 'and')}."],
+    "noop": lambda node: ["does nothing."],
     "wait": _wait,
-    "fail": _fail,
-    "end": _ends,
-    "switch": _switch,
+    "fail": lambda node: [f"the run fails: “{_text(node.config.get('message'))}”."],
+    "end": lambda node: ["ends here, as a success; the steps after it are skipped."],
+    "switch": lambda node: [f"depends on {_text(node.config.get('on'))}."],
     "foreach": _foreach,
     "loop": _loop,
     "parallel": _parallel,
