@@ -21,6 +21,9 @@ from hypothesis import settings
 from tests.support.inline import inline  # noqa: F401
 from tests.support.proving import PROVE, tries
 
+# Of what is read first nothing is garbage.
+gc.disable()
+
 # What a command runs in a folder of its own is this tree, and no installed copy of it.
 _ROOT = Path(__file__).parent.parent
 _PATHS = [str(_ROOT), os.environ.get("PYTHONPATH")]
@@ -57,9 +60,11 @@ def pytest_collection(session: pytest.Session) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What the files hold is there to the end: the collector need not look at it again."""
-    gc.collect()
+    """What the files hold is there to the end: the collector need not look at it again, and what tests leave is little
+    beside it."""
     gc.freeze()
+    gc.enable()
+    gc.set_threshold(20_000, 20, 20)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -37,6 +37,7 @@ def test_commands_run_the_code_of_this_tree(tmp_path: Path) -> None:
         "atexit.register(lambda: open('where', 'w').write(json.dumps(sys.modules['bot.cli'].__file__)))\n"
     )
     cli = Cli(tmp_path)
+    cli.fresh = True
     cli.env = {"PYTHONPATH": f"{tmp_path}:{cli_path()}"}
     assert cli.run("--version").code == 0
     assert Path(json.loads((tmp_path / "where").read_text())) == ROOT / "bot/cli/__init__.py"

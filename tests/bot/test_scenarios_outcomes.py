@@ -1,4 +1,4 @@
-"""Each row of the table of what a model call can end with, as a scenario that is killed at every event while its card is open."""
+"""Each row of the table of what a model call can end with, as a scenario that is killed while its card is open."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ ROWS: dict[str, tuple[str, ...]] = {
 
 
 async def row(folder: Path, name: str, **options: Any) -> Result:
-    """What becomes of one row, killed at every event from its card on until what follows it is stored."""
+    """What becomes of one row, killed from its card on until what follows it is stored."""
     script, steps, *rest = ROWS[name]
     done, more = (*rest, *(_DONE, "")[len(rest) :])
     written = f"claude:\n{_LOOK}\n{script}\nnodes: {{diagnose.logs: done}}\nsteps:\n{steps}\n{done}\n"
@@ -191,7 +191,7 @@ async def row(folder: Path, name: str, **options: Any) -> Result:
 
 
 def at_cards(plain: Run) -> Run:
-    """A run with those of its commits that open a card, or follow while it is open, and the one after that."""
+    """A run with every second of its commits from one that opens a card."""
     near = [
         number
         for number, events in enumerate(plain.commits)
@@ -199,13 +199,13 @@ def at_cards(plain: Run) -> Run:
     ]
     if not near:
         return plain
-    kept = {at for number in near for at in range(number, number + 4)}
+    kept = {at for number in near for at in range(number, number + 4, 2)}
     return replace(plain, commits=tuple(events for at, events in enumerate(plain.commits) if at in kept))
 
 
 @pytest.mark.parametrize("name", ROWS)
 async def test_it_goes_on_at_the_turn_where_the_model_did_not_answer(tmp_path: Path, name: str) -> None:
-    """Its card, its buttons, its end; killed at each event while the card is open (in `make prove`: at every event), the tool
+    """Its card, its buttons, its end; killed at every second event while the card is open (in `make prove`: at every event), the tool
     before it runs once, and the answer is posted once."""
     result = await row(tmp_path, name)
     assert result.passed, report(result)

@@ -61,6 +61,8 @@ class Cli:
     def __init__(self, cwd: Path) -> None:
         self.cwd = cwd
         self.env: dict[str, str] = {}
+        self.fresh = False
+        """Whether commands have a Python of their own, which reads what its path says before anything of ours."""
 
     def write(self, name: str, text: str) -> Path:
         """A file in the folder."""
@@ -75,9 +77,9 @@ class Cli:
         return path.read_text().splitlines() if path.exists() else []
 
     def run(self, *arguments: str, stdin: str = "") -> Done:
-        """Run a command to its end, with pipes; in a Python of its own where the environment says what that reads."""
+        """Run a command to its end, with pipes."""
         environ = environment(self.cwd, **self.env)
-        if "PYTHONPATH" in self.env:
+        if self.fresh:
             argv = [sys.executable, *command(*arguments)]
             done = subprocess.run(
                 argv, cwd=self.cwd, env=environ, input=stdin, capture_output=True, text=True, timeout=DEADLINE

@@ -168,6 +168,7 @@ async def test_what_an_answer_begins_is_not_cut_by_who_was_about_to_leave(tmp_pa
 def test_a_command_that_is_interrupted_while_it_is_read_ends_without_a_traceback(cli: Cli) -> None:
     """Ctrl-C before the first line of the command itself is the exit code 130 and nothing else."""
     cli.write("textwrap.py", "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(30)\n")
+    cli.fresh = True
     cli.env = {"PYTHONPATH": f"{cli.cwd}{os.pathsep}{Path(bot.__file__).parent.parent}"}
     done = cli.run("sessions", "list")
     assert (done.code, done.out, done.err) == (130, "", "")

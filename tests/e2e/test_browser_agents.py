@@ -111,6 +111,7 @@ async def change(visit: Visit) -> None:
     await visit.shot("changed")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("screen", sampled(list(SCREENS), ["wide"]))
 async def test_a_triage_in_a_direct_message(browser: Browser, seen: Workspace, bot: Bot, screen: str) -> None:
     """A request in a direct message is asked back about, answers come by button and by text, and the team gets a note;
@@ -134,6 +135,7 @@ async def test_a_triage_in_a_direct_message(browser: Browser, seen: Workspace, b
         await visit.shot("note")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("screen", sampled(list(SCREENS), ["phone"]))
 async def test_an_agent_is_steered_stopped_and_resumed(
     browser: Browser, seen: Workspace, tmp_path: Path, screen: str

@@ -53,6 +53,7 @@ async def test_a_refusal_is_answered_in_other_words_after_a_restart(
     assert "Only look at the disks." in str(claude.requests[-1].body["messages"][-1])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("screen", sampled(list(SCREENS), ["wide"]))
 async def test_an_answer_that_is_cut_is_gone_on_with(
     browser: Browser, seen: Workspace, tmp_path: Path, screen: str
@@ -75,6 +76,7 @@ async def test_an_answer_that_is_cut_is_gone_on_with(
         await visit.shot("gone-on")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("screen", sampled(list(SCREENS), ["phone"]))
 async def test_an_outage_is_gone_round_with_another_model(
     browser: Browser, seen: Workspace, tmp_path: Path, screen: str, monkeypatch: pytest.MonkeyPatch

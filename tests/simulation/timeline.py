@@ -8,9 +8,9 @@ from asyncio import base_events
 from collections.abc import Callable
 from typing import Any
 
-MOST_TURNS = 20_000
+MOST_TURNS = 5_000
 """Turns of the loop without time passing: more of them are a loop that never waits."""
-MOST_SPINS = 100_000
+MOST_SPINS = 20_000
 """The same for turns in which the loop would not even wait."""
 
 

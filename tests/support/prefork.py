@@ -218,40 +218,44 @@ def run(
 
 @cache
 def _address() -> str:
-    """Where the server of this process listens for fronts: a name in the kernel, and no file."""
-    return f"sayso-prefork-{os.urandom(8).hex()}"
+    """Where the server listens, which all processes of one run of the tests share: a name in the kernel, and no file."""
+    return f"sayso-prefork-{os.environ.get('PYTEST_XDIST_TESTRUNUID') or os.urandom(8).hex()}"
 
 
 @cache
 def _server() -> socket.socket:
-    """The server of this process. It ends when this process does, which closes the socket."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    for side in (ours, theirs):
-        side.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MOST)
-    fronts = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    fronts.bind(f"\0{_address()}")
-    fronts.listen(128)
-    given = [theirs.fileno(), fronts.fileno()]
-    command = [sys.executable, "-m", "tests.support.prefork", *map(str, given)]
+    """A connection to the server, which the first who asks starts. It ends with the last connection."""
+    while True:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+            with contextlib.suppress(OSError):  # somebody else has that name
+                listening.bind(f"\0{_address()}")
+                listening.listen(128)
+                _start(listening)
+            ours = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MOST)
+            with contextlib.suppress(ConnectionRefusedError):
+                ours.connect(f"\0{_address()}")
+        # It has read the modules: no test that waits for a process waits for that.
+        if ours.recv(64):
+            return ours
+
+
+def _start(listening: socket.socket) -> None:
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     process = subprocess.Popen(
-        command,
+        [sys.executable, "-m", "tests.support.prefork", str(listening.fileno())],
         cwd=ROOT,
         env=environ,
-        pass_fds=given,
+        pass_fds=[listening.fileno()],
         stdin=subprocess.DEVNULL,
         start_new_session=True,
     )
-    theirs.close()
-    fronts.close()
 
     def end() -> None:
-        ours.close()
+        _server().close()
         process.wait()
 
     atexit.register(end)
-    ours.recv(64)  # it has read them: no test that waits for a process waits for that
-    return ours
 
 
 # --- the server --------------------------------------------------------------------------------------------
@@ -267,66 +271,58 @@ def _read_the_rooms() -> None:
         importlib.import_module(name)
 
 
-def serve(asked: socket.socket, listening: socket.socket) -> None:
+def serve(listening: socket.socket) -> None:
     """Fork a process for each request until there is nobody who could ask."""
     gc.disable()
     _read_the_rooms()
     gc.enable()
     gc.collect()
     gc.freeze()
-    asked.send(b"ready")
     reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     children: dict[int, socket.socket] = {}
-    fronts: dict[socket.socket, int] = {}
-
-    def fork(data: bytes, files: list[int]) -> int:
-        request = orjson.loads(data)
-        for name in request["read"]:
-            importlib.import_module(name)
-        told = socket.socket(fileno=files[3])
-        pid = os.fork()
-        if pid == 0:
-            signal.set_wakeup_fd(-1)
-            for descriptor in (reading, writing):
-                os.close(descriptor)
-            for other in (asked, listening, told, *children.values(), *fronts):
-                other.close()
-            _become(request, files[:3])
-        for descriptor in set(files[:3]):
-            os.close(descriptor)
-        children[pid] = told
-        with contextlib.suppress(OSError):
-            told.send(str(pid).encode())
-        return pid
-
+    asking: dict[socket.socket, list[int]] = {}
     while True:
-        ready = select.select([asked, listening, reading, *fronts], [], [])[0]
+        ready = select.select([listening, reading, *asking], [], [])[0]
         if reading in ready:
             os.read(reading, 4096)
             _tell_of_the_dead(children)
-        for front in [one for one in ready if one in fronts]:
-            # It ended as its process did, or was killed, which is meant for that.
-            front.close()
-            if (pid := fronts.pop(front)) in children:
-                os.kill(pid, signal.SIGKILL)
-        if listening in ready:
-            front, _ = listening.accept()
-            data, files, _, _ = socket.recv_fds(front, _MOST, 8)
-            if data:
-                fronts[front] = fork(data, files)
-            else:
-                front.close()
-        if asked in ready:
-            data, files, _, _ = socket.recv_fds(asked, _MOST, 8)
+        for asked in [one for one in ready if one in asking]:
+            data, files = b"", list[int]()
+            with contextlib.suppress(ConnectionResetError):
+                data, files, _, _ = socket.recv_fds(asked, _MOST, 8)
             if not data:
                 # Whoever started them is gone, perhaps killed: nobody else would end them.
-                for pid in children:
+                asked.close()
+                for pid in children.keys() & asking.pop(asked):
                     os.kill(pid, signal.SIGKILL)
-                    os.waitpid(pid, 0)
-                return
-            fork(data, files)
+                if not asking:
+                    return
+                continue
+            request = orjson.loads(data)
+            for name in request["read"]:
+                importlib.import_module(name)
+            told = socket.socket(fileno=files[3])
+            pid = os.fork()
+            if pid == 0:
+                signal.set_wakeup_fd(-1)
+                for descriptor in (reading, writing):
+                    os.close(descriptor)
+                for other in (listening, told, *children.values(), *asking):
+                    other.close()
+                _become(request, files[:3])
+            for descriptor in set(files[:3]):
+                os.close(descriptor)
+            children[pid] = told
+            asking[asked].append(pid)
+            with contextlib.suppress(OSError):
+                told.send(str(pid).encode())
+        if listening in ready:
+            asked, _ = listening.accept()
+            asking[asked] = []
+            with contextlib.suppress(OSError):
+                asked.send(b"ready")
 
 
 def _tell_of_the_dead(children: dict[int, socket.socket]) -> None:
@@ -409,4 +405,4 @@ def _run(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    serve(*(socket.socket(fileno=int(number)) for number in sys.argv[1:]))
+    serve(socket.socket(fileno=int(sys.argv[1])))
