@@ -34,6 +34,7 @@ nodes:
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("screen", sampled(list(SCREENS), ["wide"]))
 async def test_nobody_answers_until_it_is_over(browser: Browser, tmp_path: Path, screen: str) -> None:
     """The reminder, both steps of the escalation and the end stand where they should, and the buttons go."""

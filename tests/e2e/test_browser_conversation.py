@@ -39,6 +39,7 @@ nodes:
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("screen", sampled(list(SCREENS), ["wide"]))
 async def test_a_decision_is_handed_over_and_rejected_with_a_reason(
     browser: Browser, seen: Workspace, tmp_path: Path, screen: str
