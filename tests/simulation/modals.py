@@ -356,7 +356,7 @@ def openers(message: Json) -> dict[str, tuple[tuple[Json, Json], str | None]]:
         if not action.startswith(OPENS):
             continue
         if element["type"] != "overflow":
-            found[action.removeprefix(OPENS)] = ((block, element), None)
+            found[_named(action.removeprefix(OPENS))] = ((block, element), None)
             continue
         for option in element["options"]:
             found[option["value"].partition("|")[0]] = ((block, element), option["value"])
@@ -364,7 +364,12 @@ def openers(message: Json) -> dict[str, tuple[tuple[Json, Json], str | None]]:
 
 
 def _kind(view: View) -> str:
-    return str(view.body.get("callback_id") or "").removeprefix("sayso:")
+    return _named(str(view.body.get("callback_id") or "").removeprefix("sayso:"))
+
+
+def _named(kind: str) -> str:
+    """Of the answers here only a rejection is given in a modal: with its reason."""
+    return "reject" if kind.partition(":")[0] == "answer" else kind
 
 
 def _page(view: View) -> int:
