@@ -248,6 +248,7 @@ def _start(listening: socket.socket) -> None:
         env=environ,
         pass_fds=[listening.fileno()],
         stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
         start_new_session=True,
     )
 
