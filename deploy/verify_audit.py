@@ -27,7 +27,7 @@ class Broken(Exception):
 
 
 class Log:
-    """What is known of one log, file by file."""
+    """Knowledge of one log, file by file."""
 
     def __init__(self) -> None:
         self.keys, self.until = dict[str, Ed25519PublicKey](), dict[str, int]()

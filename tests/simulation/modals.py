@@ -359,7 +359,7 @@ def openers(message: Json) -> dict[str, tuple[tuple[Json, Json], str | None]]:
             found[_named(action.removeprefix(OPENS))] = ((block, element), None)
             continue
         for option in element["options"]:
-            found[option["value"].partition("|")[0]] = ((block, element), option["value"])
+            found[_named(option["value"].partition("|")[0])] = ((block, element), option["value"])
     return found
 
 

@@ -46,7 +46,7 @@ HUNTS = {
         "takeback", Weather(kills=8, kill_within=40, freezes=0.5, slow=0.05), 29
     ),
     "writes_what_it_decided_on_what_it_read": Hunt("booking", FREEZES, 2),
-    "obeys_a_word_that_is_offered_as_a_choice": Hunt("choose", Weather(rude=0.05)),
+    "obeys_a_word_that_is_offered_as_a_choice": Hunt("choose", Weather(rude=0.05), 2),
     "a_change_forgets_the_attempt_that_is_out": Hunt("deploy", LOSSY, 8),
     "takes_what_was_posted_unheard_for_not_posted": Hunt(
         "rollout", Weather(answer_lost=0.4, kills=6, kill_within=30, slow=1.0)
@@ -60,12 +60,12 @@ HUNTS = {
     "a_second_vote_keeps_the_first_reason": Hunt("council", RUDE, 0),
     "keeps_what_a_page_held_first": Hunt("survey", RUDE, 8),
     "goes_back_to_an_empty_page": Hunt("survey", RUDE, 5),
-    "keeps_pages_in_memory": Hunt("survey", KILLS, 3),
+    "keeps_pages_in_memory": Hunt("survey", KILLS, 11),
     "starts_what_is_sent_again_once_more": Hunt("ferry", Weather(ack_lost=0.6, slow=1.0), 1),
     "starts_again_while_it_runs": Hunt("alarm", Weather(twice=0.6, late=15.0, rude=0.4), 1),
     "hears_a_reaction_again": Hunt("rescue", Weather(twice=0.6, late=15.0), 1),
     "a_file_lies_in_its_place_before_it_is_whole": Hunt(
-        "papers", Weather(kills=12, kill_within=80, slow=0.05), 183
+        "papers", Weather(kills=12, kill_within=80, slow=0.05), 45
     ),
 }
 

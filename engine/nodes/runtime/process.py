@@ -37,7 +37,7 @@ MARK = "SAYSO_EXECUTION"
 _LOOK_SECONDS, _EXEC_SECONDS = 0.001, 2.0
 """Seconds between looks at a process, and the most that one may take to start another program."""
 _ENVIRONMENT = slice(47, 49)
-"""Where its environment begins and ends, among the fields of a process; the end is 0 while it starts another program."""
+"""The fields of a process that say where its environment begins and ends; the end is 0 while it starts another program."""
 
 LINGER = 1.0
 """Seconds that an output may stay open after its process has ended."""
