@@ -141,7 +141,7 @@ async def wired(
     (folder / "server.py").write_text(SERVER)
     log = folder / "got"
     log.unlink(missing_ok=True)
-    command = sayso("gate", "proxy", "--name", "x", "--wait", str(wait), "--")
+    command = [sys.executable, "-m", "bot.cli", "gate", "proxy", "--name", "x", "--wait", str(wait), "--"]
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         *command,
