@@ -52,6 +52,20 @@ nodes:
       escalate: [{after: 2h, to: ["dm:boss@example.com"], may_answer: true}]
   - {id: pick, type: ask, with: {message: Which?, choices: [a, {value: b, label: The other}], own_words: true, who: ["rota:payments"], timeout: 1h, on_timeout: default, default: a}}
   - {id: paper, type: ask, with: {message: Send it, accept: files, max_files: 3, timeout: 1h, on_timeout: fail}}
+  - id: mend
+    type: agent
+    with:
+      prompt: Mend it
+      max_turns: 9
+      tools: [{shell: {commands: ["kubectl *"]}}]
+      approvals:
+        shell:
+          approvers: ["@sre"]
+          exclude_requester: true
+          require_reason: true
+          timeout: 4h
+          remind_every: 1h
+          escalate: [{after: 2h, to: [boss@example.com], may_answer: true}]
   - {id: page, type: message, with: {to: "#status", text: Done}}
   - {id: hint, type: message, with: {ephemeral_to: requester, text: Psst}}
 edges:

@@ -18,7 +18,7 @@ from tests.support import prefork
 ROOT = Path(__file__).resolve().parents[2]
 ID = re.compile(r"(?:session|prompt)-[0-9a-f]{10,}")
 SPAN = re.compile(r"(?:<1s|\b\d+(?:m \d+)?s)\b")
-TIME = re.compile(r"\b\d\d:\d\d(?::\d\d)?\b")
+TIME = re.compile(r"(?<![:\w])\d\d:\d\d(?::\d\d)?\b")
 
 pytestmark = pytest.mark.process
 

@@ -113,7 +113,8 @@ def _list(flow: Flow, list_id: str, around: Sequence[str], depth: int) -> Iterat
             else:
                 yield from _list(flow, inner, (*around, list_id), depth + (3 if title else 2))
         if node.on_failure is not None:
-            yield f"{lead}   If it fails:"
+            ends = "the run ends" if node.list_id == ROOT else "the step around it fails"
+            yield f"{lead}   If it fails{f', before {ends}' if node.on_error == 'fail' else ''}:"
             yield from _list(flow, node.on_failure, (*around, list_id), depth + 3)
 
 
@@ -260,17 +261,22 @@ def _ask(node: Node) -> Iterator[str]:
     yield from _clocks(node.config, _timeout_words(node))
 
 
+_NOT_THE_REQUESTER = "The person who started the run may not."
+_REASON = "A rejection needs a reason."
+_TIMED_OUT = {"reject": "it counts as rejected", "approve": "it counts as approved"}
+
+
 def _approval(node: Node) -> Iterator[str]:
     given = node.config
     count = given.get("required", 1)
     number = f" ({_text(count)} have to)" if count != 1 else ""
     people = _people(given.get("approvers") or ())
     yield f"asks {people} to approve or reject{number}: “{_text(given.get('message'))}”"
-    yield from ["The person who started the run may not."] if given.get("exclude_requester") else []
+    yield from [_NOT_THE_REQUESTER] if given.get("exclude_requester") else []
     if node.covers is not None:
         for_ = f", for {_text(given['valid_for'])}" if "valid_for" in given else ""
         yield f"They see exactly what {node.covers} will do. It can do nothing else{for_}."
-    yield from ["A rejection needs a reason."] if given.get("require_reason") else []
+    yield from [_REASON] if given.get("require_reason") else []
     rejected = {"stop": _stops(node), "continue": "the run continues"}
     then = _next(str(given.get("on_reject") or "stop"), rejected)
     yield f"If they reject, {then}."
@@ -282,17 +288,26 @@ def _agent(node: Node) -> Iterator[str]:
     yield f"a Claude agent works on: “{_text(given.get('prompt'))}”"
     if plan.tools:
         yield f"It may use {_listed([tool.name for tool in plan.tools], 'and')}."
-    yield from (_ruled(rule) for rule in plan.rules)
+    for rule in plan.rules:
+        yield from _ruled(rule)
     caps = {"max_turns": "{} model calls", "max_cost": "${}", "max_tokens_total": "{} tokens"}
     most = [words.format(_text(given[name])) for name, words in caps.items() if given.get(name) is not None]
     yield from [f"At {_listed(most, 'or')} people are asked."] if most else []
 
 
-def _ruled(rule: Rule) -> str:
+def _ruled(rule: Rule) -> Iterator[str]:
     who = _people(rule.approvers) if rule.approvers else f"{_PEOPLE['requester']}"
     when = f" if {_text(rule.when.raw)}" if rule.when is not None else ""
     count = f"{rule.required} of " if rule.required != 1 else ""
-    return f"Before {rule.tool}{when}, {count}{who} must approve the call."
+    yield f"Before {rule.tool}{when}, {count}{who} must approve the call."
+    yield from [_NOT_THE_REQUESTER] if rule.exclude_requester else []
+    yield from [_REASON] if rule.require_reason else []
+    clocks: dict[str, Json] = {
+        name: _seconds(it) if isinstance(it, int | float) else it for name, it in rule.clocks.items()
+    }
+    steps = clocks.get("escalate")
+    clocks["escalate"] = [{**step, "after": _seconds(step["after"])} for step in steps] if steps else None
+    yield from _clocks(clocks, _TIMED_OUT[str(clocks["on_timeout"])])
 
 
 _DOES: Mapping[str, Callable[[Node], Iterable[str]]] = {
@@ -327,8 +342,7 @@ def _stops(node: Node) -> str:
 def _timeout_words(node: Node) -> str:
     words = {
         "fail": _stops(node),
-        "reject": "it counts as rejected",
-        "approve": "it counts as approved",
+        **_TIMED_OUT,
         "continue": "the run continues without an answer",
         "default": f"the answer is {_text(node.config.get('default') or 'the defaults of the form')}",
     }
