@@ -223,9 +223,9 @@ def dev_command(
         print("Three things to try:")
         for number, tip in enumerate(
             (
-                f"In #ops press what is suggested, or write: @sayso {example} (@sayso help lists the flows)",
-                "Answer in the thread, or press a button; act as somebody else with the switch of people.",
-                "While it waits, stop this with Ctrl-C and start it again: the thread goes on where it stopped.",
+                f"In #ops, press a suggestion or write: @sayso {example} (@sayso help lists the flows)",
+                "Answer in the thread or press a button. To act as somebody else, choose them at the top right.",
+                "While a run waits, you can stop this with Ctrl-C and start it again: the run continues where it stopped.",
             ),
             start=1,
         ):

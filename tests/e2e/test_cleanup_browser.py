@@ -26,7 +26,7 @@ async def test_a_cleanup_by_clicking_only(
     browser: Browser, seen: Workspace, tmp_path: Path, screen: str
 ) -> None:
     """Suggestion, choice, refused own approval, approval by somebody else: the old and large files are gone, the
-    others are not, and the thread says how much was won."""
+    others are not, and the thread says how much was freed."""
     demo, home = tmp_path / "demo", tmp_path / "home"
     home.mkdir()
     make_demo(demo)

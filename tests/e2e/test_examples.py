@@ -262,7 +262,7 @@ async def test_a_file_that_changed_after_it_was_shown_is_kept(tmp_path: Path) ->
         await thread.press("dev", approval, "Delete them")
         report = await thread.says("won*")
         assert (
-            "*231 MB won*: 3 files deleted, 1 kept: app.log.1 (it was changed after it was approved)"
+            "*231 MB freed*: 3 files deleted, 1 kept: app.log.1 (it was changed after it was approved)"
             in report["text"]
         )
         assert (folder / "app.log.1").read_text() == "somebody needs this"

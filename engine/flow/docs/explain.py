@@ -90,7 +90,7 @@ def _limits(flow: Flow) -> Iterator[str]:
     yield ""
     yield f"A question without a time limit of its own stays open for {_seconds(caps.deadline)}."
     if found:
-        yield f"At {_listed(found, 'or')} people are asked whether the run continues."
+        yield f"At {_listed(found, 'or')}, people are asked whether the run continues."
 
 
 # --- lists ------------------------------------------------------------------------------------------------------
@@ -292,7 +292,7 @@ def _agent(node: Node) -> Iterator[str]:
         yield from _ruled(rule)
     caps = {"max_turns": "{} model calls", "max_cost": "${}", "max_tokens_total": "{} tokens"}
     most = [words.format(_text(given[name])) for name, words in caps.items() if given.get(name) is not None]
-    yield from [f"At {_listed(most, 'or')} people are asked."] if most else []
+    yield from [f"At {_listed(most, 'or')}, people are asked whether it continues."] if most else []
 
 
 def _ruled(rule: Rule) -> Iterator[str]:
