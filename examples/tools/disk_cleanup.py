@@ -149,13 +149,13 @@ def pick(args: argparse.Namespace) -> dict[str, Any]:
 def delete(args: argparse.Namespace) -> dict[str, Any]:
     """Delete the picked files, each only if it is still the one that was shown."""
     root = checked(args.directory)
-    deleted, kept, won = [], [], 0
+    deleted, kept, freed = [], [], 0
     for item in json.load(sys.stdin)["files"]:
         path = root / item["path"]
         problem = changed(root, path, item)
         if problem is None:
             path.unlink()
-            won += item["bytes"]
+            freed += item["bytes"]
             deleted.append(item["path"])
         else:
             kept.append({"path": item["path"], "why": problem})
@@ -164,7 +164,7 @@ def delete(args: argparse.Namespace) -> dict[str, Any]:
         summary += f", {len(kept)} kept: " + "; ".join(
             f"{shown(item['path'])} ({item['why']})" for item in kept
         )
-    return {"deleted": deleted, "kept": kept, "bytes": won, "size": human(won), "summary": summary}
+    return {"deleted": deleted, "kept": kept, "bytes": freed, "size": human(freed), "summary": summary}
 
 
 def changed(root: Path, path: Path, item: dict[str, Any]) -> str | None:
