@@ -208,7 +208,7 @@ def show_prompt(place: Place, prompt_id: str, *, as_json: bool) -> int:
     for line in (told(said.outcome or said.lead), *face_lines(said)):
         print(f"  {line}")
     for each, option in zip(said.controls, prompt.options, strict=True):
-        choose = f"--value {shlex.quote(str(option['value']))}" + (" --reason ..." * (not each.press))
+        choose = f"--value {shlex.quote(str(option['value']))}{'' if each.press else ' --reason ...'}"
         print(f"  - {one_line(each.label, 200)}  {paint('dim', choose)}")
     if prompt.options and prompt.accepts_text:
         print(f"  - or other words  {paint('dim', '--text ...')}")

@@ -80,9 +80,8 @@ async def attest(
         since = attesting.since(now()) if seconds() < due else None
         ahead = partial(call, store.evidence.ahead, since)
         waiting = await waited_out(ahead, "sessions to attest")
-        for first in range(0, len(waiting), evidence.AT_ONCE):
-            some = waiting[first : first + evidence.AT_ONCE]
-            made = partial(call, evidence.attest_some, store, some, now())
+        for session_id in waiting:  # one at a time: a long history is read while nothing else is written
+            made = partial(call, evidence.attest_some, store, [session_id], now())
             note = await waited_out(made, "a checkpoint") or note
         due = due if since else seconds() + attesting.EVERY_SECONDS
         if settings.checkpoints and note is not None and seconds() >= again:

@@ -94,9 +94,8 @@ def error_text(error: dict[str, Json] | None) -> str:
     if not error:
         return "failed"
     item = one_line(item_label(error.get("item")), 60)
-    return one_line(
-        f"{item}: " * bool(item) + str(error.get("message") or error.get("type") or "failed"), 200
-    )
+    said = str(error.get("message") or error.get("type") or "failed")
+    return one_line(f"{item}: {said}" if item else said, 200)
 
 
 def error_of(state: State) -> dict[str, Json] | None:

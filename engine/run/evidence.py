@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 _log = logging.getLogger("sayso.storage")
-AT_ONCE = 5
-"""Sessions that are attested in one transaction."""
+AT_ONCE = 50
+"""Sessions that a command attests in one transaction."""
 _KEYS = ""
 """Stands in place of a session's id in leaves that name a key."""
 
@@ -72,7 +72,7 @@ def signer(store: Store) -> Signer | None:
     row = store.evidence.newest(_KEYS)
     if row is None:
         return None
-    told: Any = decode(row.line.encode())
+    told = _told(row)
     found = Signer.of(store, told["leaf"] + 1, told["key"].partition("+")[0])
     if found.public != told["key"]:
         raise KeyMissing(
@@ -106,7 +106,7 @@ def attest(store: Store, now: str, *, ended_since: str | None = None) -> str | N
 
 
 def attest_some(store: Store, session_ids: Sequence[str], now: str) -> str | None:
-    """Attest these sessions as `attest` does; no more than `AT_ONCE`, since nothing else is written meanwhile."""
+    """Attest these sessions as `attest` does, in one transaction. Of each the whole journal is read."""
     while True:
         signing, size, rows = signer(store), store.evidence.size(), list[LeafRow]()
         if signing is None:

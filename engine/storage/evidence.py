@@ -15,7 +15,8 @@ _OF = "SELECT n FROM leaves WHERE session_id = ? ORDER BY n"
 _AHEAD = """SELECT s.session_id FROM sessions s WHERE s.seq > coalesce(
  (SELECT l.seq FROM leaves l WHERE l.session_id = s.session_id ORDER BY l.n DESC LIMIT 1), 0)"""
 _ANY = _AHEAD + " ORDER BY s.n"
-_ENDED = _AHEAD + " AND s.ended_at >= ? ORDER BY s.n"
+_ENDED = _AHEAD + " AND s.ended_at >= ? ORDER BY s.ended_at, s.n"
+"""In the order of an index: it is asked every few seconds, among all sessions that there are."""
 
 
 class EvidenceTable(Tables):

@@ -305,7 +305,7 @@ def _is_marked(pid: int, mark: bytes) -> bool:
             if environment:
                 return mark in environment.split(b"\0")
             os.readlink(f"/proc/{pid}/exe")  # fails for a zombie, and for what belongs to the kernel
-            if before[1] != b"0" and before == _stat(pid)[_ENVIRONMENT]:
+            if before[1:] != [b"0"] and before == _stat(pid)[_ENVIRONMENT]:
                 return False
             time.sleep(_LOOK_SECONDS)
     except OSError:
