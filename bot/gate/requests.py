@@ -71,7 +71,7 @@ KEPT_SECONDS = 10 * 365 * 86400.0
 """Seconds for which the definition of a tool is kept, and the open requests of a token."""
 _WORDS = 600
 _BEGIN_SECONDS = 5.0
-"""Seconds that a withdrawn question may take to be asked."""
+"""Seconds that a question which is to be closed may take to be asked."""
 _ELSEWHERE = {"agents": "It was answered in the console, or its session went on without an answer."}
 """By door why a question is withdrawn."""
 _UNEDITED = ("agents",)
@@ -202,8 +202,11 @@ class Requests:
 
     async def cancel(self, token: Token, key: str) -> dict[str, Json]:
         """Close a request of this token that is open. Raises `Refused`."""
-        standing, _ = await self._own(token, key)
-        if standing.state == "open" and standing.session_id is not None:
+        await self._own(token, key)
+        standing = await self._begun(key)
+        if standing.state == "open" and standing.session_id is None:
+            raise Refused("the request could not be posted yet, so it could not be cancelled: try again")
+        if standing.state == "open":
             await self._close(token, standing, "The agent cancelled it.")
         return {}
 
@@ -247,16 +250,11 @@ class Requests:
         call = _key("gate:call", token, wanted.door, wanted.session, wanted.call)
         times, found = await self._last(call)
         key = found.get("request") if found is not None and found["digest"] == ours else None
-        standing = None if key is None else await self._standing(key)
-        until = self.steady() + _BEGIN_SECONDS
-        while standing is not None and standing.state == "open" and standing.session_id is None:
-            if self.steady() >= until:
-                return False
-            await asyncio.sleep(_LOOK_SECONDS / 5)  # its session is just being started
-            standing = await self._standing(str(key))
-        if standing is None or (
-            standing.state != "open" and not (wanted.interactive and standing.state == "denied")
-        ):
+        if key is None:
+            return False
+        standing = await self._begun(key)
+        ended = standing.state != "open" and not (wanted.interactive and standing.state == "denied")
+        if ended or (standing.state == "open" and standing.session_id is None):
             return False
         noted = encode({"digest": ours, "state": "withdrawn"})
         await self._keep(InboxItem(f"{call}:{times}", NOTED, noted))
@@ -264,6 +262,16 @@ class Requests:
             why = _ELSEWHERE.get(wanted.door, "It was answered at the terminal.")
             await self._close(token, standing, why)
         return standing.state == "open"
+
+    async def _begun(self, key: str) -> Standing:
+        """Return the state of a stored request, whose session may be just starting: it is waited for, for a while."""
+        until = self.steady() + _BEGIN_SECONDS
+        while True:
+            standing = await self._standing(key)
+            assert standing is not None, "it was stored"
+            if standing.state != "open" or standing.session_id is not None or self.steady() >= until:
+                return standing
+            await asyncio.sleep(_LOOK_SECONDS / 5)
 
     async def _close(self, token: Token, standing: Standing, why: str) -> None:
         """End the session of an open request, unless people decide at this moment."""
@@ -293,8 +301,9 @@ class Requests:
                     before = f", which was allowed at {timestamps.told(standing.handed)} and may have run"
                 if changed:
                     before += ", whose script has changed since it was asked about"
-                if standing is not None and standing.state == "open" and standing.session_id is not None:
-                    await self._close(token, standing, "A script that it runs has changed.")
+                    standing = await self._begun(known["request"])
+                    if standing.state == "open" and standing.session_id is not None:
+                        await self._close(token, standing, "A script that it runs has changed.")
         rules = self.rules.read()
         decided = rules.decide(token.agent, wanted.tool, wanted.arguments)
         if wanted.kind != "approval":

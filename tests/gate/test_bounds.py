@@ -69,6 +69,25 @@ async def test_each_call_of_a_managed_agent_is_its_own_request(case: Case) -> No
     assert await case.ask(call="e2", door="agents") == "open"
 
 
+async def test_a_request_that_is_just_being_posted_can_be_cancelled(case: Case) -> None:
+    """An agent that cancels at once is not told that it did while people are asked all the same."""
+    asked = await answer(case)
+    await case.bot.requests.cancel(case.tokens[0], asked["request"])
+    assert (await case.bot.requests.look(case.tokens[0], asked["request"], take=True))["state"] == "denied"
+
+
+async def test_a_script_that_changes_at_once_closes_the_question_about_the_old_one(case: Case) -> None:
+    """Nobody is left with two questions of which one can have no effect."""
+    before, after = [
+        await answer(case, scripts={"make.sh": {"sha256": sha256, "size": 1}}) for sha256 in ("aa", "bb")
+    ]
+    assert before["request"] != after["request"]
+    looked = [
+        await case.bot.requests.look(case.tokens[0], one["request"], take=False) for one in (before, after)
+    ]
+    assert [one["state"] for one in looked] == ["denied", "open"]
+
+
 async def allowed_hook(case: Case, tool: str, arguments: dict[str, Any]) -> None:
     """People allow a call at the hook."""
     assert (await answer(case, tool=tool, arguments=arguments))["state"] == "open"

@@ -364,6 +364,7 @@ async def test_a_client_that_takes_tasks_gets_one_and_its_result_once(gate: Gate
         )
         asked = asyncio.create_task(client.call_tool("ask_human", {"message": "Which colour?"}))
         await thread.says("Which colour?")
+        await gate.workspace.wait_for(lambda: len(tasks.seen) == 2, timeout=20)
         await tasks.ask(client.session, "tasks/cancel", tasks.seen[-1])
         assert ((await asked).structured_content or {})["state"] == "denied"
         await thread.says("The agent cancelled it")
