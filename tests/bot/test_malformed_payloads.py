@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import random
 from collections.abc import Iterator
@@ -139,6 +140,7 @@ def test_no_change_of_a_payload_does_harm(tmp_path: Path, caplog: pytest.LogCapt
                     await place.deliver(changed(body, path, value))
                 except Exception as error:
                     raise AssertionError(f"{path} = {value!r} in {body}") from error
+                await asyncio.sleep(0.001)  # they do not all come at one moment
             await place.until(lambda: not waiting(place), most=3600)
             assert [(row.key, row.payload, row.result) for row in place.store.inbox.dead_letters()] == []
             assert place.app.skipped[MALFORMED] > 0
