@@ -30,7 +30,7 @@ fix: $(VENV)/.dev
 # The long version of what `make test` shows a sample of. Generated values are new each time.
 SAMPLED = $(shell grep -rlE "support.proving import|hypothesis|canaries|mark\.long" tests --include='test_*.py')
 prove: $(VENV)/.dev
-	PROVE=1 $(BIN)/python -m pytest -n auto --dist worksteal $(sort $(SAMPLED) tests/engine tests/proof tests/simulation tests/storage) $(ARGS)
+	PROVE=1 $(BIN)/python -m pytest -n auto --dist worksteal --timeout 900 $(sort $(SAMPLED) tests/engine tests/proof tests/simulation tests/storage) $(ARGS)
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m bench $(ARGS)

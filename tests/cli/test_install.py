@@ -20,7 +20,7 @@ PACKAGES = ("bot", "engine", "prompt_state")
 SOURCES = (*PACKAGES, "deploy", "examples", "pyproject.toml", "README.md", "LICENSE", ".env.example")
 BUILD = "import sys; from setuptools import build_meta; getattr(build_meta, sys.argv[1])(sys.argv[2])"
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.process
 
 
 def ran(*command: str | Path, cwd: Path) -> str:
