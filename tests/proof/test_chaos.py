@@ -36,7 +36,7 @@ async def lived(
 
     breaking = asyncio.create_task(made.run(acts, 2.0))
     try:
-        async with asyncio.timeout(240 + 10 * len(acts)):
+        async with asyncio.timeout(600 + 20 * len(acts)):
             await asyncio.gather(*map(in_turn, people), breaking)
             await made.settled()
     except TimeoutError:
