@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Literal, NotRequired, Protocol, TypeAlias, TypedDict
 
-from msgspec import Struct, ValidationError, convert, to_builtins
+from msgspec import Struct, ValidationError, to_builtins
 from msgspec.structs import replace
 
 from engine.decide.policy import Target, authorize
@@ -25,6 +25,7 @@ from engine.journal.state import Asked, State
 from engine.language.actors import Actor, requester_of
 from engine.language.codec import Json, decode, encode
 from engine.language.errors import InvalidAnswer, NotJson, SaysoError, SchemaTooNew
+from engine.language.structs import convert
 from engine.language.template import shown
 
 VERSION = 1

@@ -209,6 +209,19 @@ def test_nothing_unpickles_evaluates_or_runs_text() -> None:
             assert not any(word.arg == "shell" for word in node.keywords), where
 
 
+def test_msgspec_learns_types_in_one_place() -> None:
+    """Only `engine.language.structs` makes decoders and converts: anything else ends a process with several threads."""
+    for module in modules("engine", "prompt_state", "bot"):
+        if module == "engine.language.structs":
+            continue
+        for node in ast.walk(tree(module)):
+            where = f"{source(module).relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "msgspec":
+                assert not {alias.name for alias in node.names} & {"Decoder", "convert", "decode"}, where
+            if isinstance(node, ast.Attribute) and node.attr in ("Decoder", "convert", "decode"):
+                assert "msgspec" not in ast.unparse(node.value), where
+
+
 def test_the_command_line_starts_light() -> None:
     """Importing `bot.cli` loads no Slack framework, no HTTP client and no vendor of models: `--help` is quick."""
     heavy = ["slack_bolt", "slack_sdk.web.async_client", "anthropic", "aiohttp"]

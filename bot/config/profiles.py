@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from msgspec import Struct, ValidationError, convert, to_builtins
+from msgspec import Struct, ValidationError, to_builtins
 
 from engine.language import timestamps
 from engine.language.codec import decode, encode
 from engine.language.errors import NotJson
+from engine.language.structs import convert
 from engine.storage.group_commit import Writer
 from engine.storage.store import Store
 

@@ -21,6 +21,7 @@ from bot.gate.requests import Requests, Wanted
 from bot.gate.tokens import Token, UnknownToken, token_of
 from engine.language.codec import Json, decode_signed
 from engine.language.errors import NotJson, SaysoError, StorageError
+from engine.language.structs import convert
 
 log = logging.getLogger("sayso.gate")
 
@@ -69,7 +70,7 @@ class Server:
             files = [str(self._home.absolute()), str(self._requests.rules.path.absolute())]
             return {"flows": self._requests.flows(), "files": files}
         seconds = min(float(data.pop("wait", 0.0)), MOST_SECONDS)
-        wanted = msgspec.convert(data, Wanted)
+        wanted = convert(data, Wanted)
         if wanted.tool == DOCTOR:
             return {"state": "denied", "reason": "The gate is there."}
         if do == "ran":

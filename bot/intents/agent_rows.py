@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from msgspec import Struct, convert, to_builtins
+from msgspec import Struct, to_builtins
 
 from bot.intents.slots import SHOW, SPEECH
 from bot.rendering.agents import brief_input, has_line, noted_text, split_text, text_of
@@ -32,6 +32,7 @@ from engine.journal.queries import PLAN, TURN
 from engine.journal.records import OutboxRow, PutOutbox
 from engine.journal.state import AgentRun, State, scope_of
 from engine.language.codec import Json, decode, encode
+from engine.language.structs import convert
 
 ABOUT_AGENTS = (
     AgentMessage,

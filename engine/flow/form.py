@@ -7,17 +7,11 @@ configurations. Otherwise the text is read.
 
 from __future__ import annotations
 
-from functools import cache
-
 import msgspec
 
 from engine.flow.model import Flow
+from engine.language.structs import decoder
 from engine.nodes.types.registry import node_types, package_of
-
-
-@cache
-def _decoder() -> msgspec.json.Decoder[Flow]:
-    return msgspec.json.Decoder(Flow)
 
 
 def form_of(flow: Flow) -> bytes | None:
@@ -25,7 +19,7 @@ def form_of(flow: Flow) -> bytes | None:
     JSON."""
     try:
         form = msgspec.json.encode(flow)
-        return form if not flow.absent and _decoder().decode(form) == flow else None
+        return form if not flow.absent and decoder(Flow).decode(form) == flow else None
     except (ValueError, OverflowError):
         return None
 
@@ -33,7 +27,7 @@ def form_of(flow: Flow) -> bytes | None:
 def flow_from_form(form: bytes, digest: str) -> Flow | None:
     """Return the flow of a form, or None if its digest differs or a type of a package has changed."""
     try:
-        flow = _decoder().decode(form)
+        flow = decoder(Flow).decode(form)
     except msgspec.DecodeError:
         return None
     return flow if flow.digest == digest and _fits(flow) else None

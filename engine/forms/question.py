@@ -12,7 +12,7 @@ answers prompts; `form` is kept as well, for code that fills in fields.
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self, dataclass_transform
 
-from msgspec import Struct, ValidationError, convert
+from msgspec import Struct, ValidationError
 
 from engine.forms.parse import (
     Field,
@@ -28,6 +28,7 @@ from engine.forms.question_kinds import CALL_WIRE, KINDS, UNKNOWN, QuestionKind
 from engine.language.actors import ACCOUNT
 from engine.language.codec import Json, clean_text, place_of
 from engine.language.errors import InvalidAnswer, MalformedJournal
+from engine.language.structs import convert
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)

@@ -20,7 +20,7 @@ from types import GenericAlias
 from typing import Any, get_args
 
 from immutables import Map
-from msgspec import Struct, convert
+from msgspec import Struct
 from msgspec.structs import astuple, replace
 
 from engine.forms.question import Question
@@ -43,6 +43,7 @@ from engine.journal.state import (
 )
 from engine.language.codec import Json, canonical, decode, decode_signed, encode
 from engine.language.errors import MalformedJournal, NotJson, SnapshotRefused
+from engine.language.structs import convert
 
 VERSION = 1
 
@@ -380,7 +381,8 @@ def _map(kind: Any, value: Json) -> Map[Any, Any]:
     """A persistent map. A list has the keys of a set, or passes and messages by number; a pass says its own."""
     key, item = get_args(kind)
     if not isinstance(value, list):
-        return Map(convert(value, GenericAlias(dict, (key, item)), dec_hook=_map))
+        entries: Any = GenericAlias(dict, (key, item))
+        return Map(convert(value, entries, dec_hook=_map))
     if item is None:
         return Map(dict.fromkeys(value))
     return Map({entry.get("index", number): entry for number, entry in enumerate(value)})

@@ -18,10 +18,7 @@ Pure: no clock, chance, network, disk, thread or log, so a crash does not reach 
 
 # ruff: noqa: F403
 
-from functools import cache
-
 from msgspec import DecodeError, Struct, ValidationError
-from msgspec.json import Decoder
 
 from engine.journal.events import agents, containers, grants, nodes, prompts, session, timers
 from engine.journal.events.agents import *
@@ -37,6 +34,7 @@ from engine.journal.events.session import *
 from engine.journal.events.timers import *
 from engine.language.codec import decode
 from engine.language.errors import MalformedJournal, NotJson, SchemaTooNew
+from engine.language.structs import decoder
 
 EVENTS: dict[str, type[Event]] = {
     kind.type: kind
@@ -54,20 +52,12 @@ class _Named(Struct):
     type: str
 
 
-_named = Decoder(_Named)
-
-
-@cache
-def _decoder(name: str) -> Decoder[Event]:
-    # One decoder per type: building one for all types takes longer than reading most journals.
-    return Decoder(EVENTS[name])
-
-
 def decode_event(data: bytes) -> Event:
     """The event that these bytes are. Raises `SchemaTooNew` for an event or a field that this release does not know, and
     `MalformedJournal`, naming the event, for anything else that it does not write."""
     try:
-        return _decoder(_named.decode(data).type).decode(data)
+        # One decoder per type: building one for all types takes longer than reading most journals.
+        return decoder(EVENTS[decoder(_Named).decode(data).type]).decode(data)
     except (DecodeError, UnicodeDecodeError, RecursionError, KeyError) as error:
         raise _refusal(data, error) from error
 
