@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,14 @@ _KNOWN = {
     "maxLength", "minimum", "maximum", "exclusiveMinimum", "pattern",
     "enum", "const", "anyOf", "allOf", "if", "then",
 }  # fmt: skip
+
+
+def descriptions(schema: Json) -> Iterator[str]:
+    """All descriptions in a schema."""
+    for value in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+        yield from descriptions(value)
+    if isinstance(schema, dict) and isinstance(schema.get("description"), str):
+        yield schema["description"]
 
 
 def fits(value: Json, schema: Json) -> bool:
@@ -177,3 +187,9 @@ def test_null_leaves_no_restriction_out_for_an_editor(text: str, fitting: bool) 
 def test_null_leaves_nothing_out_of_a_node_for_an_editor(node: str, fitting: bool) -> None:
     """Under `with` as well; data has nulls."""
     assert fits(load_located(f"flow: f\nnodes: [{node}]\n", "f.yml").data, SCHEMA) is fitting
+
+
+def test_descriptions_are_those_of_any_version_of_python() -> None:
+    """Python 3.13 takes the indentation of docstrings away, and 3.11 does not."""
+    indented = [text for text in descriptions(SCHEMA) if text != inspect.cleandoc(text)]
+    assert indented == []

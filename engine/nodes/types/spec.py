@@ -199,7 +199,9 @@ class NodeSpec(Struct, frozen=True, kw_only=True):
     @property
     def doc(self) -> str:
         """Return the description of the type for the flow reference."""
-        return (self.config.__doc__ or "").strip()
+        import inspect  # only for a reference and a schema
+
+        return inspect.cleandoc(self.config.__doc__ or "")  # Python 3.13 dedents it already
 
     @property
     def hands_on(self) -> bool:
