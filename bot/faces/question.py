@@ -332,7 +332,9 @@ def _votes(prompt: Asked) -> Iterator[Words]:
 
 
 def _rules(prompt: Asked, scene: Scene) -> Iterator[Words]:
-    if prompt.exclude_requester and scene.requester.get("id"):
+    if prompt.everybodys:
+        yield ("This affects everybody's runs.",)
+    elif prompt.exclude_requester and scene.requester.get("id"):
         yield (People([scene.requester]), " started this and can't approve it.")
     deadline = prompt.deadline
     if deadline is None and scene.now is not None and prompt.timeout_seconds:

@@ -114,6 +114,12 @@ def test_who_may_not_decide_stands_below() -> None:
     assert "started this" not in shown_as(prompt())
 
 
+def test_a_cap_of_everybody_says_whom_it_affects() -> None:
+    """It is no approval: an admin who started the run may raise it, so nobody is said to be left out."""
+    said = shown_as(prompt("budget", scope="day", excludeRequester=True))
+    assert ("This affects everybody's runs." in said, "approve" in said) == (True, False), said
+
+
 def test_a_requester_who_may_not_decide_is_not_called() -> None:
     """Listed as `requester`, by id or by e-mail address, a barred requester is left out of those who are asked."""
     names = {"ana@example.com": "U0LOCALANA", "ben@example.com": "U0LOCALBEN"}
