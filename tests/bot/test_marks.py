@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from importlib.resources import files
+
 from bot.faces.marks import MARKS
+from bot.rendering.blocks import _TASK_SIGNED
 from bot.terminal.described import MARKS as TERMINAL
 from bot.web.html import _ENVIRONMENT
 from engine.flow.docs.diagram import LOOKS
@@ -16,6 +20,13 @@ def test_every_place_shows_a_state_by_the_same_sign() -> None:
     assert {word: look.words.split()[0] for word, look in LOOKS.items()}.items() <= signs.items()
     room = _ENVIRONMENT.get_template("parts.html").module.STATUS  # type: ignore[attr-defined]  # set in the template
     assert {word: shown[0] for word, shown in room.items()}.items() <= signs.items()
+
+
+def test_the_local_workspace_knows_each_mark_that_stands_in_a_task() -> None:
+    """Before a task whose title has a mark for its state it draws no second one."""
+    page = (files("bot.workspace") / "page" / "blocks.js").read_text("utf-8")
+    known = next(line for line in page.splitlines() if line.startswith("const MARKED = "))
+    assert {sign for sign in _TASK_SIGNED if f"{sign}" not in re.split(r"[(:?|)]+", known)} == set()
 
 
 def test_no_two_marks_share_an_emoji_or_a_sign() -> None:

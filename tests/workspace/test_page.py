@@ -677,6 +677,17 @@ async def test_enforced_limits_are_counted_at_the_side(desk: Desk) -> None:
         await expect(page.locator('[data-method="chat.postMessage"]')).to_contain_text("1 of 12")
 
 
+async def test_a_task_has_one_mark(desk: Desk) -> None:
+    """Where its title begins with the mark of its state, none stands before it; else the page draws it."""
+    task = {"type": "task_card", "task_id": "1", "status": "error"}
+    titles = ["Build", "🚫 Gate", "› 🟡 Ask", "🚀 Ship"]
+    tasks = [{**task, "task_id": title, "title": title} for title in titles]
+    async with desk.page() as page:
+        await desk.say("a report", [{"type": "plan", "title": "4 steps", "tasks": tasks}])
+        shown = messages(page).last.locator(".task-title")
+        await expect(shown).to_have_text(["✗ Build", "🚫 Gate", "› 🟡 Ask", "✗ 🚀 Ship"])
+
+
 async def test_plans_tables_and_feedback_are_drawn(desk: Desk) -> None:
     """A plan says how far each task is, a table shows one page at a time, and a feedback button tells the app."""
     async with desk.page() as page:

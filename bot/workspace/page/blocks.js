@@ -112,13 +112,16 @@ function cellNodes(cell, surface) {
   return cell?.type === "rich_text" ? richText(cell, surface.people) : String(cell?.text ?? cell?.value ?? "");
 }
 
+// A title that begins with a mark for its state has no second one before it.
+const MARKED = /^(?:› )*(?:⏭️|⚠️|🔁|🚫|🛑|🟡|⏹️|💤) /u;
 const TASK_STATES = { pending: "○", in_progress: "▸", complete: "✓", error: "✗" };
 
 function taskCard(block, surface) {
   const more = [block.details, block.output].filter(Boolean).map((text) => h("div", { class: "prose" }, richText(text, surface.people)));
   const sources = (block.sources ?? []).map((source) => h("li", {}, safeLink(source.url, source.text)));
+  const state = MARKED.test(block.title) ? null : h("span", { role: "img", "aria-label": block.status.replace("_", " ") }, TASK_STATES[block.status]);
   return h("div", { class: "task", dataset: { status: block.status } },
-    h("p", { class: "task-title" }, h("span", { role: "img", "aria-label": block.status.replace("_", " ") }, TASK_STATES[block.status]), ` ${block.title}`),
+    h("p", { class: "task-title" }, state, `${state ? " " : ""}${block.title}`),
     more, sources.length ? h("ul", {}, sources) : null,
   );
 }
