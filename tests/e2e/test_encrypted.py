@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import apsw
@@ -19,6 +20,8 @@ from tests.support.bot import running_bot, start_flow
 from tests.support.claude_server import Reply, call, claude_server, text
 
 KEY = "0123456789abcdef" * 4
+PATIENCE = 60.0
+"""Most seconds for each thing to happen, on a busy machine."""
 WORDS = [f"kestrel{number:03}" for number in range(200)]
 FLOW = f"""
 flow: survey
@@ -73,6 +76,7 @@ def _rows(database: Path) -> bytes:
 
 
 @pytest.mark.process
+@pytest.mark.timeout(300)
 async def test_no_word_can_be_read_in_what_a_bot_leaves(workspace: Workspace, tmp_path: Path) -> None:
     """Flow, replies, files, a form, an agent: not in the database, its log, snapshot files, exports, nor in what is logged."""
     async with claude_server() as claude:
@@ -84,36 +88,35 @@ async def test_no_word_can_be_read_in_what_a_bot_leaves(workspace: Workspace, tm
         env = {**claude.environ(), "SAYSO_ENCRYPTION_KEYS": KEY, "SAYSO_SNAPSHOT_DIR": str(snapshots)}
         async with running_bot(workspace, tmp_path, {"survey": FLOW}, **env) as bot:
             thread = await start_flow(workspace, "ana", "ops", f"survey where={'-'.join(WORDS[:20])}")
-            await thread.says("Why")
+            await thread.says("Why", PATIENCE)
             await thread.reply("ana", " ".join(WORDS[140:170]))
-            await thread.says("Drop it")
+            await thread.says("Drop it", PATIENCE)
             name = "-".join(WORDS[170:180])
             await workspace.post(
                 "ana", thread.channel, " ".join(WORDS[180:190]), thread_ts=thread.root_ts, files={name: b"x"}
             )
-            question = await thread.says("Go?")
+            question = await thread.says("Go?", PATIENCE)
             await thread.reply("ben", " ".join(WORDS[190:]))
-            await workspace.wait_for(lambda: list(snapshots.glob("*.json")))
+            await workspace.wait_for(lambda: list(snapshots.glob("*.json")), PATIENCE)
             while_it_runs, lines = traces(tmp_path / "home", WORDS), list(bot.lines)
             await bot.kill()
             await bot.start()
             await thread.approve("ana", question)
-            await workspace.wait_for(lambda: not list(snapshots.glob("*.json")))
+            await workspace.wait_for(lambda: not list(snapshots.glob("*.json")), PATIENCE)
             logged = {word for word in WORDS if word in "".join([*lines, *bot.lines])}
             cli = {**os.environ, **env, "SAYSO_HOME": str(bot.home)}
             [session_id] = [path.name for path in (bot.home / "sessions").iterdir() if "." not in path.name]
-            _sayso(cli, tmp_path, "sessions", "export", session_id, "-o", str(bot.home / "export.json"))
+            await _sayso(cli, tmp_path, "sessions", "export", session_id, "-o", str(bot.home / "export.json"))
             assert (while_it_runs, logged, traces(bot.home, WORDS)) == (set(), set(), set())
             assert _unsaid(bot.home / "sayso.db", session_id) == []
             # Erased beside the bot: its thread goes on as that of any session that has ended.
             who = workspace.user("ana").id
-            await workspace.wait_for(
-                lambda: "1 session erased" in _sayso(cli, tmp_path, "sessions", "delete", "--person", who)
-            )
+            await workspace.wait_for(lambda: not _unsent(bot.home / "sayso.db"), PATIENCE)
+            assert "1 session erased" in await _sayso(cli, tmp_path, "sessions", "delete", "--person", who)
             await workspace.post("ana", thread.channel, "@sayso status", thread_ts=thread.root_ts)
-            await thread.says("*survey* is complete, started")
+            await thread.says("*survey* is completed, started", PATIENCE)
             assert _unsaid(bot.home / "sayso.db", session_id) == WORDS
-            assert "verifies" in _sayso(cli, tmp_path, "verify", session_id)
+            assert "verifies" in await _sayso(cli, tmp_path, "verify", session_id)
             assert await bot.terminate() == 0
             assert [line for line in bot.lines if "Traceback" in line] == []
 
@@ -130,7 +133,14 @@ def _unsaid(database: Path, session_id: str) -> list[str]:
     return [word for word in WORDS if word.encode() not in b"".join(said)]
 
 
-def _sayso(env: dict[str, str], cwd: Path, *words: str) -> str:
-    done = prefork.run(["-m", "bot.cli", *words], cwd=cwd, env=env)
+def _unsent(database: Path) -> list[tuple[str]]:
+    """The keys of what the bot has still to send: until then it lets nobody erase."""
+    with closing(apsw.Connection(str(database), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
+        return list(connection.execute("SELECT key FROM outbox WHERE state = 'pending'"))
+
+
+async def _sayso(env: dict[str, str], cwd: Path, *words: str) -> str:
+    """What a command prints. The workspace answers the bot meanwhile."""
+    done = await asyncio.to_thread(prefork.run, ["-m", "bot.cli", *words], cwd=cwd, env=env, timeout=PATIENCE)
     assert done.returncode in (0, 5), done.stderr
     return done.stdout

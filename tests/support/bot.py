@@ -22,6 +22,8 @@ from tests.support import prefork
 from tests.support.acting import Acts, Workspace
 
 ROOT = Path(__file__).resolve().parents[2]
+_PATIENCE = 60.0
+"""Most seconds for a process to start, or to end, on a busy machine."""
 
 
 class BotProcess:
@@ -60,7 +62,7 @@ class BotProcess:
         """Start, and wait until it says that it is ready and has its sockets."""
         await self.launch()
         await self.said("ready")
-        await self.workspace.connected(2)
+        await self.workspace.connected(2, timeout=_PATIENCE)
 
     async def launch(self) -> None:
         """Start without waiting."""
@@ -87,7 +89,7 @@ class BotProcess:
         pipe.close()
         self._changed.set()
 
-    async def said(self, word: str, timeout: float = 30) -> str:
+    async def said(self, word: str, timeout: float = _PATIENCE) -> str:
         """The first line with this word in it, once it is printed; AssertionError when the process ends before."""
         async with asyncio.timeout(timeout):
             while True:
@@ -105,14 +107,14 @@ class BotProcess:
         """`kill -9`, and wait until the workspace has noticed that the sockets are gone."""
         os.killpg(self.process.pid, signal.SIGKILL)
         await self.ended()
-        await self.workspace.wait_for(lambda: not self.workspace.core.sockets.usable())
+        await self.workspace.wait_for(lambda: not self.workspace.core.sockets.usable(), timeout=_PATIENCE)
 
     async def terminate(self) -> int:
         """SIGTERM, and wait; the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return await self.ended()
 
-    async def ended(self, timeout: float = 40) -> int:
+    async def ended(self, timeout: float = _PATIENCE) -> int:
         """The exit code, once the process has ended."""
         assert self._reader is not None
         await asyncio.wait_for(self._reader, timeout)
