@@ -572,7 +572,7 @@ def slack_tokens(settings: Settings) -> tuple[str, str]:
     for name, token, prefix in wanted:
         if not token or token == f"{prefix}...":  # as `sayso init` writes it
             raise SettingsError(
-                f"{name} is not set. Put it into the environment or into .env (it starts with {prefix}); "
+                f"{name} is not set. Set it in .env or in the environment; it starts with {prefix} and "
                 "docs/connect-slack.md says where Slack shows it. To try sayso without Slack: sayso dev"
             )
         if not token.startswith(prefix):

@@ -46,7 +46,7 @@ def check_agents(settings: Settings, flows: Sequence[Flow]) -> Iterator[Check]:
         yield Check("claude", "ok", f"a key is set ({variable}), for {names}")
     else:
         text = f"there is no key for Claude, and {names} cannot run without one"
-        hint = f"Set {' or '.join(reversed(KEY_VARIABLES))}. To try flows without a key: sayso dev"
+        hint = f"Set {' or '.join(reversed(KEY_VARIABLES))} in .env. To try flows without a key: sayso dev"
         yield Check("claude", "fail", text, hint)
     # A model of which nobody knows what it costs is held by no cap.
     prices = prices_from(dict(settings.agents.prices))
@@ -55,11 +55,13 @@ def check_agents(settings: Settings, flows: Sequence[Flow]) -> Iterator[Check]:
             price_of(model, prices)
         except UnknownPrice:
             text = f"there is no price for {model}: caps in dollars do not hold for it, and its costs are not counted"
-            yield Check("prices", "warn", text, "Set SAYSO_PRICES, or use another model: docs/budgets.md")
+            yield Check(
+                "prices", "warn", text, "Set SAYSO_PRICES in .env, or use another model: docs/budgets.md"
+            )
     cap = settings.agents.day_cap
     if cap is None:
         text = "there is no cap on what agents may cost in a day"
-        yield Check("budget", "warn", text, "Set SAYSO_MAX_COST_PER_DAY to dollars.")
+        yield Check("budget", "warn", text, "Set SAYSO_MAX_COST_PER_DAY in .env to dollars.")
     else:
         yield Check("budget", "ok", f"agents may cost ${cap:,.2f} a day (UTC); then people are asked")
     if settings.agents.script is not None:
