@@ -35,7 +35,6 @@ from bot.terminal.follow import Begin, Mode, follow, result_json
 from bot.terminal.follower import Follower, open_prompts, terminal_label
 from bot.terminal.lists import letter_json
 from bot.terminal.narration import asked_line
-from engine.journal.phases import standing
 from engine.journal.records import Head, InboxItem
 from engine.language.actors import Actor
 from engine.language.codec import Json, decode
@@ -91,9 +90,7 @@ def act(
             if mode.json:
                 print_json(result_json(state, store))
                 return exit_of(state)
-            print(
-                f"{state.session_id} lives in a Slack thread and goes on there; it is {standing(state.status, state.phase)}."
-            )
+            print(f"{state.session_id} lives in a Slack thread and goes on there; it is {state.stands}.")
             for prompt in open_prompts(state):
                 print(f"  {asked_line(state, prompt)}")
                 print(f"  answer it there, or: sayso prompts answer {prompt.prompt_id} ANSWER")
@@ -113,11 +110,7 @@ def _tell(store: Store, head: Head, wanted: Act, receipt: Receipt, mode: Mode) -
         about = result_json(state, store) if wanted.about is None else wanted.about
         print_json({**about, "request": receipt.outcome})
     else:
-        print(
-            told(
-                receipt, head, wanted.done or f"Taken; the session is {standing(state.status, state.phase)}."
-            )
-        )
+        print(told(receipt, head, wanted.done or f"Taken; the session is {state.stands}."))
     return exit_of_receipt(receipt)
 
 
@@ -194,7 +187,7 @@ def list_letters(place: Place, *, as_json: bool) -> int:
         print_json({"deadLetters": [letter_json(row) for row in found]})
         return Exit.OK
     if not found:
-        print("Nothing was set aside.")
+        print(f"Nothing was set aside.{place.elsewhere('inbox', 'list')}")
         return Exit.OK
     now, lines = utc_now(), []
     for row in found:

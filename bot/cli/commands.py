@@ -234,7 +234,7 @@ SESSIONS = (
         "List sessions that are not over, newest first.",
         option(
             "--status STATUS",
-            "Only these: running, waiting, paused, complete, rejected, failed, aborted.",
+            "Only these: running, waiting, paused, completed, rejected, failed, cancelled.",
             list[str],
             name="statuses",
         ),

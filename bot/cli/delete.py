@@ -18,7 +18,7 @@ from bot.terminal.console import (
     writing,
 )
 from bot.terminal.narration import standing
-from engine.journal.phases import ENDED
+from engine.journal.phases import ENDED, in_words
 from engine.journal.records import Head
 from engine.language import timestamps
 from engine.language.errors import SessionError
@@ -66,7 +66,7 @@ def delete_sessions(
             if head.status not in ENDED and not head.quarantined:
                 abort = place.command("sessions", "abort", head.session_id)
                 raise SessionError(
-                    f"Session {head.session_id} is {standing(head)}; nothing was deleted. End it first: {abort}"
+                    f"Session {head.session_id} is {in_words(standing(head))}; nothing was deleted. End it first: {abort}"
                 )
         ids = [head.session_id for head in heads]
         if not dry_run:
@@ -150,4 +150,4 @@ def _erase(
 def _list(heads: Sequence[Head]) -> None:
     for head in heads:
         when = f"ended {timestamps.told(head.ended_at)}" if head.ended_at else "on hold"
-        print(f"{clean(head.session_id)}  {clean(head.flow_name)}, {head.status}, {when}")
+        print(f"{clean(head.session_id)}  {clean(head.flow_name)}, {when}")

@@ -153,9 +153,9 @@ def _print(checked: dict[str, Checked], bad: int) -> None:
             print(warning._replace(message=f"warning: {warning.message}"))
     total = sum(len(one.problems) for one in checked.values())
     if bad:
-        print(
-            f"{plural(total, 'problem')} in {plural(bad, 'file')}; {plural(len(checked) - bad, 'file')} without."
-        )
+        sound = len(checked) - bad
+        rest = f"; {plural(sound, 'file')} without" if sound else ""
+        print(f"{plural(total, 'problem')} in {plural(bad, 'file')}{rest}.")
         return
     names = ", ".join(sorted(one.flow or "" for one in checked.values()))
     doubts = sum(len(one.warnings) for one in checked.values())
@@ -191,7 +191,7 @@ def graph_command(place: Place, name: str | None, session: str | None, svg: Path
         state = derive_state(events)
         if state.phase == "held":
             found |= {key: "held" for key, status in found.items() if status == "waiting"}
-        title = f"{flow.name}: {head.session_id}, {state.status}"
+        title = f"{flow.name}: {head.session_id}, {state.stands}"
     if svg is None:
         print(mermaid(flow, found), end="")
         return Exit.OK

@@ -32,6 +32,7 @@ from bot.terminal.console import (
     opened,
     print_json,
     print_table,
+    stores,
     writing,
 )
 from bot.terminal.follower import read_answer
@@ -39,7 +40,7 @@ from bot.terminal.forms import field_lines
 from bot.terminal.narration import face_lines, prompt_json, standing, told
 from engine.decide.question import timed_out
 from engine.forms.question import Question
-from engine.journal.phases import ENDED
+from engine.journal.phases import ENDED, in_words
 from engine.journal.records import DropLock, Head, LockRow
 from engine.language import timestamps
 from engine.language.codec import Json
@@ -139,23 +140,20 @@ class Change:
 
 
 def list_prompts(place: Place, *, as_json: bool) -> int:
-    """Print the open questions, oldest first."""
-    settings = place.settings()
+    """Print the open questions of this home and of its local workspace, each oldest first."""
     found: list[PromptState] = []
     flows: dict[str, str] = {}
-    if database_exists(settings):
-        with opened(settings) as store:
-            found = prompt_store.waiting(store.prompts)
-            heads = (
-                store.sessions.head(session_id) for session_id in {prompt.session_id for prompt in found}
+    for _, store in stores(place):
+        here = prompt_store.waiting(store.prompts)
+        heads = (store.sessions.head(session_id) for session_id in {prompt.session_id for prompt in here})
+        names = {head.session_id: head.flow_name for head in heads if head is not None}
+        found, flows = found + here, flows | names
+        for session_id in _unlisted(store, names):
+            print(
+                f"Session {session_id} asks something that is not listed: its row was deleted. `sayso sessions show "
+                f"{session_id}` shows it, and the bot writes the row anew when it starts.",
+                file=sys.stderr,
             )
-            flows = {head.session_id: head.flow_name for head in heads if head is not None}
-            for session_id in _unlisted(store, flows):
-                print(
-                    f"Session {session_id} asks something that is not listed: its row was deleted. `sayso sessions show "
-                    f"{session_id}` shows it, and the bot writes the row anew when it starts.",
-                    file=sys.stderr,
-                )
     if as_json:
         print_json({"prompts": [_as_json(prompt, flows.get(prompt.session_id, "")) for prompt in found]})
     elif not found:
@@ -362,7 +360,7 @@ def list_locks(place: Place, *, as_json: bool) -> int:
         print_json({"locks": [_lock_json(row, head) for row, head in found]})
         return Exit.OK
     if not found:
-        print("No lock is held.")
+        print(f"No lock is held.{place.elsewhere('locks')}")
         return Exit.OK
     now, place_in_queue = utc_now(), 0
     rows, before = [], None
@@ -378,7 +376,7 @@ def list_locks(place: Place, *, as_json: bool) -> int:
         )
         if not row.verified:
             stands += ", record damaged"
-        status = standing(head) if head is not None else "unknown"
+        status = in_words(standing(head)) if head is not None else "unknown"
         since = ago(row.taken_at or row.requested_at, now) if row.verified else ""
         flow = clean(head.flow_name) if head else ""
         rows.append((clean(row.name), clean(row.session_id), flow, status, stands, since))
@@ -407,7 +405,7 @@ def release_lock(place: Place, name: str, session: str) -> int:
         if head is not None and head.quarantined is None and head.status not in ENDED:
             end = place.command("sessions", "abort", row.session_id)
             raise UsageError(
-                f"Session {row.session_id} is {standing(head)} and not on hold, so it gives the lock back by itself "
+                f"Session {row.session_id} is {in_words(standing(head))} and not on hold, so it gives the lock back by itself "
                 f"when it ends. To end it: {end}"
             )
         store.consume((), utc_now(), [DropLock(row.name, row.session_id)])

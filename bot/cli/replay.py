@@ -10,6 +10,7 @@ from bot.terminal.console import Exit, Place, UsageError, clean, opened, plural,
 from engine.decide.against import Compared, against
 from engine.flow import Flow
 from engine.journal.events import Event, decode_event
+from engine.journal.phases import in_words
 from engine.journal.snapshot import read_export
 from engine.language.errors import FlowError, SnapshotRefused
 from engine.run.export import contents, flow_in
@@ -100,10 +101,9 @@ def _summary(name: str, file: str, found: Sequence[Compared]) -> str:
 
 def _lines(name: str, file: str, found: Sequence[Compared]) -> Iterator[str]:
     for one in found:
-        told = [line for line in _told(one) if not one.same or one.plan is not None]
-        if told:
-            yield f"{one.session_id}  {one.status}"
-            yield from (f"  {clean(line)}" for line in told)
+        told = list(_told(one))
+        yield f"{one.session_id}  {in_words(one.standing)}{'' if told else ', no difference'}"
+        yield from (f"  {clean(line)}" for line in told)
     yield _summary(name, file, found)
 
 
@@ -117,4 +117,4 @@ def _markdown(name: str, file: str, found: Sequence[Compared]) -> Iterator[str]:
         yield "|---|---|---|"
         for one in different:
             told = "<br>".join(clean(line).replace("|", "\\|").replace("<", "&lt;") for line in _told(one))
-            yield f"| `{one.session_id}` | {one.status} | {told} |"
+            yield f"| `{one.session_id}` | {in_words(one.standing)} | {told} |"

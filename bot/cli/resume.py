@@ -158,7 +158,7 @@ async def _bring(place: Place, session_id: str, begin: Begin, mode: Mode) -> int
 # --- pause and abort ---------------------------------------------------------------------------------------
 
 
-_STOPS = {"pause": ("held", Exit.PAUSED), "abort": ("aborted", Exit.FAILED)}
+_STOPS = {"pause": ("paused", Exit.PAUSED), "abort": ("cancelled", Exit.FAILED)}
 
 
 @also_in_workspace

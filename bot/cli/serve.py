@@ -215,7 +215,7 @@ def dev_command(
         if port is None and not found.url.endswith(f":{PORT}"):
             say(f"Port {PORT} is taken, so the page is elsewhere:")
         print(f"\n  {paint('bold', found.url + '/')}\n")
-        print(f"The control room of its sessions:\n  {found.room}")
+        print(f"Control room, with every run in detail:\n  {found.room}")
         say(f"Serving {_served(found.bot.library)}. A file that you save is checked, and served at once.")
         example = clean(next(iter(sorted(flows)), "NAME"))
         if gate:

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date, timedelta
+from heapq import merge
+from typing import NamedTuple
 
 from bot.terminal.console import (
     Exit,
@@ -18,80 +20,112 @@ from bot.terminal.console import (
     plural,
     print_json,
     print_table,
+    stores,
 )
 from bot.terminal.lists import Sum, head_json, in_dollars, spend_json, sums, waits_for
 from bot.terminal.narration import standing
-from engine.journal.phases import REJECTED
+from engine.journal.phases import REJECTED, in_words
 from engine.journal.records import NANO, Head, SpendRow
+from engine.language.codec import Json
 from engine.language.errors import SaysoError
 from engine.run.stored import stored_state, utc_now
 from engine.storage.store import Store
 from prompt_state.question_row import PromptState, waiting
 
-STATUSES = ("running", "paused", "complete", "failed", "aborted")
-"""Values of `--status` beside the words of `_STANDINGS`: `paused` is every waiting one, `failed` excludes rejections."""
-_STANDINGS = {"waiting": "paused", REJECTED: "failed"}
-"""A part of those that have this status."""
+_STATUSES = {
+    "running": "running",
+    "waiting": "paused",
+    "paused": "paused",
+    "out of reach": "paused",
+    "completed": "complete",
+    REJECTED: "failed",
+    "failed": "failed",
+    "cancelled": "aborted",
+}
+"""Values of `--status`, as the list has them, and the status on the wire of the sessions that can stand so."""
 OPEN = ("idle", "running", "paused")
 
 
 def list_sessions(place: Place, statuses: Sequence[str], *, show_all: bool, limit: int, as_json: bool) -> int:
-    """Print sessions, newest first. Raises `UsageError` for a status that does not exist."""
-    for status in statuses:
-        if status not in (*STATUSES, *_STANDINGS):
-            known_words = ", ".join((*STATUSES, *_STANDINGS))
-            raise UsageError(f"There is no status {status!r}; there are: {known_words}.")
-    wanted = tuple(_STANDINGS.get(one, one) for one in statuses) or (() if show_all else OPEN)
-    settings = place.settings()
-    heads: list[Head] = []
-    asked: dict[str, list[PromptState]] = {}
-    waits: dict[str, str] = {}
-    codes: dict[str, str | None] = {}
-    if database_exists(settings):
-        with opened(settings) as store:
-            read = store.sessions.heads(statuses=wanted, limit=limit)
-            while read:
-                codes |= {head.session_id: _code(store, head) for head in read if head.status == "failed"}
-                for head in read:
-                    # A decision is no failure.
-                    word = REJECTED if codes.get(head.session_id) == REJECTED else standing(head)
-                    if not statuses or word in statuses or (head.status in statuses and word != REJECTED):
-                        heads.append(head)
-                full = len(read) < limit or len(heads) >= limit
-                last = read[-1].session_id
-                read = [] if full else store.sessions.heads(statuses=wanted, limit=limit, before=last)
-            heads = heads[:limit]
-            for head in heads:
-                if head.status not in OPEN:
-                    continue
-                beside = store.derived(head.session_id)
-                asked[head.session_id] = waiting(store.prompts, session_id=head.session_id)
-                locks = [row.name for row in beside.locks if row.taken_at is None]
-                due = min((timer.due_at for timer in beside.timers), default=None)
-                lock = locks[-1] if locks else None
-                waits[head.session_id] = waits_for(head, asked[head.session_id], lock, due)
+    """Print sessions of this home and of its local workspace, newest first. Raises `UsageError` for a status that does not
+    exist."""
+    words = [in_words(status) for status in statuses]
+    for word in words:
+        if word not in _STATUSES:
+            raise UsageError(f"There is no status {word!r}; there are: {', '.join(_STATUSES)}.")
+    wanted = tuple({_STATUSES[word] for word in words}) or (() if show_all else OPEN)
+    found = [_listed(store, wanted, words, limit, local=local) for local, store in stores(place)]
+    listed = list(merge(*found, key=lambda one: one.head.created_at, reverse=True))[:limit]
     if as_json:
-        found = []
-        for head in heads:
-            code = codes.get(head.session_id)
-            rejected = {"standing": REJECTED} if code == REJECTED else {}
-            found.append({**head_json(head, asked.get(head.session_id, [])), "code": code, **rejected})
-        print_json({"sessions": found})
-    elif not heads:
+        print_json({"sessions": [one.to_json() for one in listed]})
+    elif not listed:
         print("There are no sessions." if show_all or statuses else "No session is open. Ended ones: --all")
     else:
-        now, rows = utc_now(), []
-        for head in heads:
-            status = REJECTED if codes.get(head.session_id) == REJECTED else standing(head)
-            where, changed = "slack" if head.thread_key else "terminal", ago(head.updated_at, now)
-            what = waits.get(head.session_id) or waits_for(head, [], None, None)
-            rows.append((head.session_id, clean(head.flow_name), status, where, changed, what))
-        print_table(("SESSION", "FLOW", "STATUS", "WHERE", "CHANGED", "WAITS FOR"), rows)
+        now = utc_now()
+        print_table(
+            ("SESSION", "FLOW", "STATUS", "WHERE", "CHANGED", "WAITS FOR"), [one.row(now) for one in listed]
+        )
     return Exit.OK
+
+
+class _Listed(NamedTuple):
+    """A session in the list: `code` is that of the error that it failed with, `local` is it in the local workspace."""
+
+    head: Head
+    code: str | None
+    local: bool
+    asked: Sequence[PromptState] = ()
+    waits: str = ""
+
+    @property
+    def standing(self) -> str:
+        # A decision is no failure.
+        return REJECTED if self.code == REJECTED else standing(self.head)
+
+    def row(self, now: str) -> tuple[str, ...]:
+        """The cells for people."""
+        head = self.head
+        where = "workspace" if self.local else "slack" if head.thread_key else "terminal"
+        status, changed = in_words(self.standing), ago(head.updated_at, now)
+        return head.session_id, clean(head.flow_name), status, where, changed, self.waits
+
+    def to_json(self) -> dict[str, Json]:
+        """The same for a machine."""
+        told = {"standing": self.standing, "code": self.code, "workspace": self.local}
+        return head_json(self.head, self.asked) | told
+
+
+def _listed(
+    store: Store, statuses: Sequence[str], words: Sequence[str], limit: int, *, local: bool
+) -> list[_Listed]:
+    """The newest sessions of a store with one of these statuses and, if any are given, with one of these words."""
+    found: list[_Listed] = []
+    read = store.sessions.heads(statuses=statuses, limit=limit)
+    while read:
+        these = [_Listed(head, _code(store, head), local) for head in read]
+        found += [one for one in these if not words or in_words(one.standing) in words]
+        full = len(read) < limit or len(found) >= limit
+        read = (
+            [] if full else store.sessions.heads(statuses=statuses, limit=limit, before=read[-1].session_id)
+        )
+    return [_waiting(store, one) for one in found[:limit]]
+
+
+def _waiting(store: Store, one: _Listed) -> _Listed:
+    """A session of the list with what it waits for."""
+    head = one.head
+    if head.status not in OPEN:
+        return one._replace(waits=waits_for(head, [], None, None))
+    beside, asked = store.derived(head.session_id), waiting(store.prompts, session_id=head.session_id)
+    locks = [row.name for row in beside.locks if row.taken_at is None]
+    due = min((timer.due_at for timer in beside.timers), default=None)
+    return one._replace(asked=asked, waits=waits_for(head, asked, locks[-1] if locks else None, due))
 
 
 def _code(store: Store, head: Head) -> str | None:
     """The code of the error that a session failed with; None where its records cannot be read."""
+    if head.status != "failed":
+        return None
     try:
         return (stored_state(store, head.session_id).error or {}).get("type")
     except SaysoError:
@@ -117,7 +151,7 @@ def show_spend(place: Place, days: int, *, as_json: bool) -> int:
         print_json(spend_json(rows, days, cap, today.isoformat()))
         return Exit.OK
     if not rows:
-        print(f"No agent has asked a model in the last {plural(days, 'day')}.")
+        print(f"No agent has asked a model in the last {plural(days, 'day')}.{place.elsewhere('spend')}")
     else:
         heads = ("SESSIONS", "CALLS", "COST", "NOT SURE")
         by_day = sorted(sums(rows, lambda row: row.day).items())

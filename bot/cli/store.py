@@ -188,6 +188,8 @@ class Verdict:
     signed: bool
     """True if the MACs were checked; without the key only the order was."""
     status: str | None = None
+    stands: str | None = None
+    """The same as people read it."""
     problem: str | None = None
     unread: str | None = None
     """Why only the MACs were checked; None where the events were read."""
@@ -248,7 +250,7 @@ def _told(verdict: Verdict) -> str:
         if verdict.signed
         else ("but only its order was checked: the key that signed it is not here (SAYSO_SECRET_KEY)")
     )
-    return f"{name} verifies: its {verdict.events} events can have happened ({verdict.status}), {checked}."
+    return f"{name} verifies: its {verdict.events} events can have happened ({verdict.stands}), {checked}."
 
 
 # --- an exported file ----------------------------------------------------------------------------------------
@@ -302,7 +304,7 @@ def _of_file(settings: Settings, path: Path) -> Verdict:
         if canonical(file["state"]) != canonical(to_json(said)):
             raise MalformedJournal("the state in the file is not what its journal gives")
         state = _history(map(encode, journal), flow)
-        verdict.status = state.status
+        verdict.status, verdict.stands = state.status, state.stands
         verdict.signed = sealer is not None
         if sealer is not None:
             check_signature(file, sealer)
@@ -329,7 +331,8 @@ def verdict_of(store: Store, head: Head) -> Verdict:
         rows = list(store.sessions.journal(head.session_id))
         state = _history(rows, None)
         flow = flow_from_body(store.flows.text(state.flow_digest))
-        verdict.status = _history(rows, flow).status
+        state = _history(rows, flow)
+        verdict.status, verdict.stands = state.status, state.stands
         for leaf in store.evidence.of(head.session_id):
             evidence.attested(store, leaf)
     except (Erased, KeyMissing) as error:

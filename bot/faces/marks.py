@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from engine.journal.phases import standing
 from engine.journal.state import State
 
 
@@ -55,7 +54,7 @@ EMOJI = {word: mark.emoji for word, mark in MARKS.items()}
 
 def mark_of(state: State) -> Mark:
     """The mark for how a run stands."""
-    return MARKS[standing(state.status, state.phase, state.error)]
+    return MARKS[state.standing]
 
 
 def reaction_of(state: State) -> str:

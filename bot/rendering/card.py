@@ -41,6 +41,7 @@ from bot.rendering.text import as_code, cut, date, one_line, person, safe, short
 from engine.decide import limits
 from engine.decide.outages import waited_out
 from engine.flow import Flow
+from engine.journal.phases import in_words
 from engine.journal.queries import agent_of, ended_at, is_rejected, is_rejection, verdict_and_reason
 from engine.journal.state import State
 from engine.language import timestamps
@@ -61,7 +62,6 @@ _BEHIND = 20
 _INPUTS = 12
 
 _WORDS = {"completed": "done", "rejected": "rejected", "failed": "failed", "skipped": "skipped"}
-_ENDS = {"complete": "Completed", "failed": "Failed", "aborted": "Cancelled"}
 
 
 def card_key(session_id: str) -> str:
@@ -209,7 +209,7 @@ def _open(state: State, flow: Flow) -> str:
 
 def _end_and_reason(state: State) -> tuple[str, str]:
     """The words for an end, and why it was so; the reason may be empty."""
-    word = _ENDS.get(state.outcome or "failed", "Failed")
+    word = in_words(state.outcome or "failed").capitalize()
     if is_rejection(state.error):
         said, reason = verdict_and_reason(state.error)
         return f"R{safe(one_line(said, 200))[1:]}", reason[:1].upper() + reason[1:]

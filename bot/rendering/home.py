@@ -12,7 +12,6 @@ from bot.rendering.grants import home_grants
 from bot.rendering.text import date, one_line, person, safe
 from bot.rendering.waiting import MOST_TOGETHER, TOGETHER, Waiting, alike, question_blocks, waits_line
 from engine.flow import Flow
-from engine.journal.phases import standing
 from engine.journal.queries import is_rejection, verdict_and_reason
 from engine.journal.state import Grant, State
 from engine.language.counting import plural
@@ -24,7 +23,6 @@ _MOST_GROUPS = 4
 _MOST_GRANTS = 4
 """Blocks of grants where as many runs are shown as there is room for."""
 
-_WORDS = {"complete": "completed", "failed": "failed", "aborted": "cancelled"}
 KINDS = {
     "all": ("Everything", None),
     "approval": ("Approvals", "decide"),
@@ -206,10 +204,9 @@ def _run(entry: Run) -> Block:
         said, reason = verdict_and_reason(state.error)
         word = f"{safe(one_line(said, 80))} {date(state.updated_at)}"
         word += f": {safe(one_line(reason, 80))}" if reason else ""
-    elif state.ended:
-        word = f"{_WORDS.get(state.status, state.status)} {date(state.updated_at)}"
     else:
-        word = f"{'paused by a person' if state.phase == 'held' else standing(state.status, state.phase)}, since {date(state.created_at)}"
+        word = state.stands
+        word += f" {date(state.updated_at)}" if state.ended else f", since {date(state.created_at)}"
     waits = f" · {plural(len(state.open_prompts), 'open question')}" if state.open_prompts else ""
     by = person(state.actor)
     return section(

@@ -16,7 +16,6 @@ from engine.decide.outages import waited_out
 from engine.decide.question import timed_out
 from engine.flow import Flow
 from engine.forms.question import takes_typed_choice
-from engine.journal.phases import standing
 from engine.journal.queries import is_rejection, verdict
 from engine.journal.state import Asked, State
 from engine.language import timestamps
@@ -145,7 +144,7 @@ def _standing(state: State) -> str:
     if state.phase == "pausing":
         return "being paused: something that runs cannot be stopped, and is waited for"
     if state.phase != "held":
-        return standing(state.status, state.phase)
+        return state.stands
     reason = safe(one_line(state.pause_reason or "", 200))
     return f"paused {reason} (`resume` goes on)" if reason else "paused (`resume` goes on)"
 
@@ -167,7 +166,7 @@ def paused_text(states: Sequence[State]) -> str:
     for state in states:
         name = f"*{escape(state.flow_name)}*"
         if state.phase != "held":
-            lines.append(f"{name} is {state.status} already.")
+            lines.append(f"{name} is {state.stands} already.")
             continue
         waits = len(state.open_prompts)
         kept = " Answers are kept." if waits else ""

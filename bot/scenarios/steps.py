@@ -25,7 +25,6 @@ from engine.decide.policy import Gate
 from engine.decide.question import DECIDED
 from engine.forms import match_option
 from engine.forms.question import split_words
-from engine.journal.phases import standing
 from engine.journal.queries import asked_in_order
 from engine.journal.state import Asked, State
 from engine.language.actors import Actor
@@ -152,7 +151,7 @@ def open_lines(state: State) -> list[str]:
     if not prompts:
         active = [path for path in state.active if path not in state.containers]
         at = f", at {', '.join(active)}" if active else ""
-        return [f"Nothing is asked now: the session is {standing(state.status, state.phase)}{at}."]
+        return [f"Nothing is asked now: the session is {state.stands}{at}."]
     return ["Asked now:", *(f"  {_line(prompt)}" for prompt in prompts)]
 
 

@@ -27,7 +27,7 @@ from bot.gate.scripted import play
 from bot.pages import LOOPBACK
 from bot.serve.identity import Identity
 from bot.serve.main import Bot
-from bot.terminal.console import opened
+from bot.terminal.console import leave_at_once, opened
 from bot.wire.manifest import AGENT
 from bot.workspace import Suggestion, Workspace, WorkspaceError
 from bot.workspace.methods.call import DEFAULT_SCOPES
@@ -247,8 +247,7 @@ def stop_on_signals(served: Bot, stopping: Callable[[], None]) -> None:
 
     def stop() -> None:
         if served.stopping.is_set():
-            for task in asyncio.all_tasks():
-                task.cancel()
+            leave_at_once()
         stopping()
         served.stop()
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from engine.language.counting import cells as cells
 from engine.language.counting import plural as plural
-from engine.language.errors import SaysoError, UnknownSession
+from engine.language.errors import SaysoError, StorageError, UnknownSession
 
 if TYPE_CHECKING:
     from bot.config.settings import Settings
@@ -56,6 +56,11 @@ class Place(NamedTuple):
         there = self.database is None and (home / "sayso.db").exists()
         named = None if settings.database_url == usual else str(home / "sayso.db")
         return self._replace(home=str(home), database=named) if there else None
+
+    def elsewhere(self, *words: str) -> str:
+        """A sentence that says how to ask the same of the local workspace; empty if there is none."""
+        there = self.workspace()
+        return f" In the local workspace (sayso dev): {there.command(*words)}" if there else ""
 
     def command(self, *words: str) -> str:
         """A `sayso` command line that works in this place, for people to copy."""
@@ -104,6 +109,22 @@ def opened(settings: Settings, missing: str = "", *, verify: bool = False) -> It
         store.close()
 
 
+def stores(place: Place) -> Iterator[tuple[bool, Store]]:
+    """The stores of this home and of its local workspace (True), as far as there are any: ids of both are taken by all
+    commands. One of a workspace that cannot be used is said and left out. Raises `StorageError`."""
+    for number, one in enumerate(filter(None, (place, place.workspace()))):
+        settings = one.settings()
+        if not database_exists(settings):
+            continue
+        try:
+            with opened(settings) as store:
+                yield number > 0, store
+        except StorageError as error:
+            if number == 0:
+                raise
+            print(f"The local workspace (sayso dev) is left out: {error}", file=sys.stderr)
+
+
 @contextmanager
 def writing(settings: Settings, missing: str = "") -> Iterator[Store]:
     """The store for a command that writes: at its end sessions that ended are attested, and some of what is older than
@@ -116,6 +137,16 @@ def writing(settings: Settings, missing: str = "") -> Iterator[Store]:
         yield store
         attest_ended(settings, store, utc_now())
         clean_up(settings, store, utc_now())
+
+
+def leave_at_once() -> None:
+    """Cancel all that this event loop does. What cannot be recorded any more is told once, at the end, and not in the log."""
+    import asyncio
+    import logging
+
+    logging.disable(logging.CRITICAL)
+    for task in asyncio.all_tasks():
+        task.cancel()
 
 
 # --- exit codes --------------------------------------------------------------------------------------------
@@ -139,7 +170,7 @@ class Exit(IntEnum):
 
 MEANINGS: dict[Exit, str] = {
     Exit.OK: "done",
-    Exit.FAILED: "the session failed or was aborted; a check of doctor, or a scenario, failed",
+    Exit.FAILED: "the session failed or was cancelled; a check of doctor, or a scenario, failed",
     Exit.USAGE: "wrong usage, unknown name, a setting or a scenario that cannot be used",
     Exit.PAUSED: "paused: waiting for people, kept for later",
     Exit.INVALID_FLOW: "a flow file is not valid",

@@ -15,7 +15,7 @@ from bot.rendering.agents import brief_input, text_of
 from bot.rendering.plan import plan_lines, plan_steps, plan_title
 from bot.rendering.text import plain
 from bot.terminal.console import Paint, clean, moment, one_line, plural
-from bot.terminal.narration import answered_by, error_text, item_at, item_of_failure, person
+from bot.terminal.narration import answered_by, as_played, error_text, item_at, item_of_failure, person
 from engine.decide import question
 from engine.forms import value_text
 from engine.journal import events as ev
@@ -105,7 +105,8 @@ def _work(state: State, event: Event, path: str) -> Iterator[Described]:
             yield Described(REJECTED if rejected else "completed", path, _completed(state, event))
         case ev.NodeFailed():
             item = item_of_failure(state, path)
-            told = f"{item}: {error_text(event.error)}" if item else error_text(event.error)
+            why = error_text(as_played(state, event.error))
+            told = f"{item}: {why}" if item else why
             yield Described(REJECTED if is_rejection(event.error) else "failed", path, told)
         case ev.NodeSkipped():
             yield Described("skipped", path, f"skipped: {event.reason}")

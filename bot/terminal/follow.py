@@ -5,7 +5,6 @@ the JSON that `run`, `resume` and `answer` print.
 from __future__ import annotations
 
 import asyncio
-import logging
 import shlex
 import signal
 import sys
@@ -25,6 +24,7 @@ from bot.terminal.console import (
     Place,
     clean,
     exit_of,
+    leave_at_once,
     moment,
     one_line,
     print_json,
@@ -32,11 +32,11 @@ from bot.terminal.console import (
 )
 from bot.terminal.described import MARKS
 from bot.terminal.follower import MOVES, Follower, due_moments, open_prompts, terminal_label
-from bot.terminal.narration import asked_line, error_of, error_text, prompt_json
+from bot.terminal.narration import as_played, asked_line, error_of, error_text, prompt_json
 from bot.terminal.screen import TerminalScreen
 from engine.decide import limits
 from engine.decide.policy import Gate
-from engine.journal.phases import REJECTED, standing
+from engine.journal.phases import REJECTED
 from engine.journal.queries import ended_at, is_rejection, verdict
 from engine.journal.state import State
 from engine.language import timestamps
@@ -173,10 +173,7 @@ def _signals(follower: Follower, screen: TerminalScreen) -> Iterator[None]:
 
     def leave() -> None:
         if follower.left:
-            # What cannot be recorded any more is told once, at the end.
-            logging.disable(logging.CRITICAL)
-            for task in asyncio.all_tasks():
-                task.cancel()
+            leave_at_once()
             return
         screen.line()
         if screen.working:
@@ -202,7 +199,7 @@ def result_json(state: State, store: Store) -> dict[str, Json]:
         "sessionId": state.session_id,
         "flow": state.flow_name,
         "status": state.status,
-        "standing": standing(state.status, state.phase, state.error),
+        "standing": state.standing,
         "prompts": [
             prompt_json(session_face(state, prompt, None), state.session_id, state.flow_name)
             for prompt in open_prompts(state)
@@ -248,7 +245,7 @@ def _tell_end(
                 + (f", at a limit: {at_limits}" if at_limits else "")
             )
         case "failed" if is_rejection(state.error):
-            screen.line(_signed(paint, REJECTED, one_line(verdict(state.error), 200)))
+            screen.line(_signed(paint, REJECTED, one_line(verdict(as_played(state, state.error)), 200)))
         case "failed":
             screen.line(_signed(paint, "failed", f"failed: {error_text(error_of(state))}"))
         case "aborted":

@@ -11,6 +11,7 @@ from bot.rendering.text import person as mentioned
 from bot.rendering.text import plain, whom
 from bot.terminal.console import clean, moment, one_line
 from engine.journal import phases
+from engine.journal.queries import is_rejection, verdict
 from engine.journal.records import Head
 from engine.journal.state import Asked, State
 from engine.language.actors import is_claimed
@@ -96,6 +97,21 @@ def error_text(error: dict[str, Json] | None) -> str:
     item = one_line(item_label(error.get("item")), 60)
     said = str(error.get("message") or error.get("type") or "failed")
     return one_line(f"{item}: {said}" if item else said, 200)
+
+
+def as_played(state: State, error: dict[str, Json] | None) -> dict[str, Json] | None:
+    """An error with those who rejected named as the terminal names them: some were only played."""
+    if not is_rejection(error) or error is None:
+        return error
+    answers = [
+        answer
+        for prompt in state.prompts.values()
+        for answer in (prompt.actor, *(vote["actor"] for vote in prompt.votes))
+    ]
+    names = {answer["id"]: person(answer) for answer in answers if answer and answer.get("simulated")}
+    by = [{**one, "name": names.get(one.get("id"), one.get("name"))} for one in error.get("by") or ()]
+    told = {**error, "by": by}
+    return {**told, "message": str(error.get("message")).replace(verdict(error), verdict(told), 1)}
 
 
 def error_of(state: State) -> dict[str, Json] | None:

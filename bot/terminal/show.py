@@ -16,6 +16,7 @@ from bot.terminal.follower import open_prompts
 from bot.terminal.narration import (
     STATUS_COLORS,
     answered_by,
+    as_played,
     error_of,
     error_text,
     face_lines,
@@ -26,7 +27,7 @@ from engine.decide import limits
 from engine.flow import Flow
 from engine.journal.events import Event
 from engine.journal.history import Entry, Turn, tree
-from engine.journal.phases import REJECTED, standing
+from engine.journal.phases import REJECTED
 from engine.journal.queries import ended_at, is_rejected, is_rejection, verdict
 from engine.journal.records import Head
 from engine.journal.state import State
@@ -111,7 +112,8 @@ def _code(state: State, view: View) -> Iterator[str]:
 def _ending(state: State) -> Iterator[str]:
     """Why it failed, the `end` that it ended at, and the limits that it went on at."""
     if is_rejection(state.error):
-        yield _fact("rejected", one_line(verdict(state.error).removeprefix(REJECTED).lstrip(": "), 200))
+        said = verdict(as_played(state, state.error))
+        yield _fact("rejected", one_line(said.removeprefix(REJECTED).lstrip(": "), 200))
     elif state.error:
         yield _fact("error", error_text(error_of(state)))
     if end := ended_at(state):
@@ -127,7 +129,7 @@ def _fact(name: str, value: str) -> str:
 def _status(state: State, head: Head) -> str:
     if head.quarantined:
         return "on hold"
-    word, why = standing(state.status, state.phase, state.error), one_line(state.pause_reason or "", 200)
+    word, why = state.stands, one_line(state.pause_reason or "", 200)
     if not state.paused_at:
         return word
     return f"{word}{f', {why}' if why not in ('', word) else ''} since {moment(state.paused_at)}"
@@ -195,7 +197,7 @@ def _outcome(entry: Entry, state: State, view: View) -> str:
     tries = f", attempt {entry.attempts}" if entry.attempts > 1 else ""
     match entry.status:
         case "failed":
-            return f"{took}{tries}  {error_text(entry.error)}"
+            return f"{took}{tries}  {error_text(as_played(state, entry.error))}"
         case "interrupted":
             return INTERRUPTED[entry.reason or ""]
         case "retrying":

@@ -47,7 +47,7 @@ class Compared(NamedTuple):
     `plan` for a run that waits what a migration would do."""
 
     session_id: str
-    status: str
+    standing: str
     first: str | None
     approvals: Sequence[str]
     plan: Plan | None
@@ -60,7 +60,7 @@ class Compared(NamedTuple):
 
     def to_json(self) -> dict[str, Json]:
         """Return the comparison for a program."""
-        told: dict[str, Json] = {"session": self.session_id, "status": self.status, "same": self.same}
+        told: dict[str, Json] = {"session": self.session_id, "status": self.standing, "same": self.same}
         told |= {"first": self.first, "approvals": list(self.approvals)}
         return told | {"plan": None if self.plan is None else self.plan.to_json()}
 
@@ -90,8 +90,9 @@ def against(events: Sequence[Event], old: Flow, new: Flow) -> Compared:
             if asked.prompt_id not in before.prompts:
                 approvals += _approval(state, asked, event.timestamp, old, new)
     waits = state.phase in ("waiting", "held")
-    status = "waiting" if waits else state.status
-    return Compared(state.session_id, status, first, approvals, plan(old, new, state) if waits else None)
+    return Compared(
+        state.session_id, state.standing, first, approvals, plan(old, new, state) if waits else None
+    )
 
 
 def _difference(state: State, event: Event, old: Flow, new: Flow) -> str | None:

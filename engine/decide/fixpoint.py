@@ -8,7 +8,7 @@ from engine.decide import containers, limits, prompt_timers, question, replies
 from engine.decide.due import due, due_in, may_run_again, must_ask, only_waits
 from engine.decide.step import Step
 from engine.journal import events as ev
-from engine.journal.phases import Status
+from engine.journal.phases import Status, in_words
 from engine.journal.queries import asked_in_order, doomed, interrupted, open_prompt_at
 from engine.journal.snapshot import current_path
 from engine.journal.state import AGAIN, ASKS, FINALLY, LEFT, RETRY, ROOT, Frame, State, in_finally
@@ -110,8 +110,10 @@ def _finalize(step: Step) -> None:
     """End the session: let running nodes of the flow end, withdraw questions, run `finally`, and close."""
     if not all(map(in_finally, step.state.launched)):
         return
+    outcome = step.state.outcome or "complete"
+    why = f"the run {'was ' if outcome == 'aborted' else ''}{in_words(outcome)}"
     for prompt_id in asked_in_order(step.state):
-        step.withdraw(step.state.prompts[prompt_id], f"the session is {step.state.outcome}")
+        step.withdraw(step.state.prompts[prompt_id], why)
     list_id = step.flow.finally_list
     # `finally` runs under the lock: a session that never got it has nothing to clean up.
     skipped = step.state.finally_skipped or step.state.inputs is None or limits.pending(step.state)

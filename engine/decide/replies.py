@@ -13,6 +13,7 @@ from engine.decide.step import Step
 from engine.forms import match_option
 from engine.forms.question import takes_typed_choice
 from engine.journal import events as ev
+from engine.journal.phases import in_words, standing
 from engine.journal.queries import (
     ELICIT,
     LISTING,
@@ -323,7 +324,7 @@ def resume(step: Step, command: Resume) -> None:
         raise EmptyMessage("The message is empty; a session goes on with a message that says something.")
     step.permit(command.actor, "resume")
     if step.state.phase != "held":
-        raise SessionRunning(f"Session {step.state.session_id} is not held; nothing was changed.")
+        raise SessionRunning(f"Session {step.state.session_id} is not paused; nothing was changed.")
     step.emit(ev.FlowResumed, **step.place(current_path(step.state)), message=text, injected_messages=1)
     prompt_timers.catch_up(step)
     step.emit(ev.SessionMessage, message=text, actor=command.actor.record(), key=command.key)
@@ -332,4 +333,5 @@ def resume(step: Step, command: Resume) -> None:
 
 def _refuse_ended(state: State) -> None:
     if state.ended or state.phase == "finalizing":
-        raise SessionEnded(f"Session {state.session_id} is {state.outcome} already; nothing was changed.")
+        word = in_words(standing(state.outcome or "", "ended", state.error))
+        raise SessionEnded(f"Session {state.session_id} is {word} already; nothing was changed.")

@@ -30,6 +30,7 @@ REJECTED = "rejected"
 """Error type of a rejected approval, and of everything that fails with it."""
 
 _STANDINGS = {"waiting": "waiting", "held": "paused", "unreachable": "out of reach"}
+_WORDS = {"idle": "not started", "complete": "completed", "aborted": "cancelled"}
 
 
 def standing(status: str, phase: str, error: Mapping[str, Any] | None = None) -> str:
@@ -38,3 +39,8 @@ def standing(status: str, phase: str, error: Mapping[str, Any] | None = None) ->
     if status == "failed" and (error or {}).get("type") == REJECTED:
         return REJECTED
     return _STANDINGS.get(phase, status)
+
+
+def in_words(standing: str) -> str:
+    """The word that people read for a `standing`, which names the beginning and two of the ends as the wire does."""
+    return _WORDS.get(standing, standing)

@@ -6,7 +6,7 @@ from immutables import Map
 from msgspec import Struct
 
 from engine.forms.question import Question
-from engine.journal.phases import STATUS, Phase, Status
+from engine.journal.phases import STATUS, Phase, Status, in_words, standing
 from engine.language.codec import Json
 
 ROOT = ""
@@ -397,6 +397,16 @@ class State(_Record):
         if self.phase == "ended":
             return self.outcome or "failed"
         return STATUS[self.phase]
+
+    @property
+    def standing(self) -> str:
+        """The word for how it stands as programs read it (`phases.standing`)."""
+        return standing(self.status, self.phase, self.error)
+
+    @property
+    def stands(self) -> str:
+        """The same as people read it."""
+        return in_words(self.standing)
 
     @property
     def ended(self) -> bool:

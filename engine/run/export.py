@@ -163,7 +163,7 @@ def refuse_other_history(session_id: str, here: Sequence[Event], there: Sequence
 def refuse_unpaused(state: State) -> None:
     """Raise `SnapshotRefused` for a session that cannot be moved, since no node may run twice."""
     if state.ended:
-        raise SnapshotRefused(f"Session {state.session_id} is {state.status}; there is nothing to resume.")
+        raise SnapshotRefused(f"Session {state.session_id} is {state.stands}; there is nothing to resume.")
     if state.phase != "waiting":
         raise SnapshotRefused(
             f"Session {state.session_id} was running when this snapshot was made, so what its nodes did since is "

@@ -40,9 +40,9 @@ async def test_what_a_command_asks_of_a_thread_is_done_by_the_bot(
         refused = await asyncio.to_thread(run, ["prompts", "answer", asked, "so"])
         assert (refused, "can answer this" in capsys.readouterr().err) == (5, True)
         paused = await asyncio.to_thread(run, ["sessions", "pause", head.session_id])
-        assert (paused, capsys.readouterr().out) == (0, f"{head.session_id} is held.\n")
+        assert (paused, capsys.readouterr().out) == (0, f"{head.session_id} is paused.\n")
         aborted = await asyncio.to_thread(run, ["sessions", "abort", head.session_id])
-        assert (aborted, capsys.readouterr().out) == (0, f"{head.session_id} is aborted.\n")
+        assert (aborted, capsys.readouterr().out) == (0, f"{head.session_id} is cancelled.\n")
         await place.settle()
         assert (await place.engine.state(head.session_id)).status == "aborted"
         assert "Why?" in str(place.thread(thread))

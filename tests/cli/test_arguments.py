@@ -174,7 +174,7 @@ def test_a_shell_is_told_ids(cli: Cli) -> None:
     sessions = sorted(one["sessions"][0]["sessionId"] for one in found)
     assert offered("sayso sessions abort ses", cli.cwd) == sessions
     assert offered("sayso graph --session ses", cli.cwd) == sessions
-    (asked,) = cli.run("prompts", "list", "--json").json["prompts"]
+    asked = cli.run("prompts", "list", "--json").json["prompts"][0]
     assert asked["promptId"] in offered("sayso prompts answer p", cli.cwd)
     cli.run("prompts", "answer", asked["promptId"], "so")
     assert asked["promptId"] not in offered("sayso prompts show p", cli.cwd)

@@ -119,9 +119,7 @@ def test_a_person_is_erased_once_sessions_have_ended(home: Cli) -> None:
     dry = home.run("sessions", "delete", "--person", "local:ana", "--dry-run")
     assert (dry.code, "is waiting: end it before" in dry.out) == (5, True)
     assert home.run("sessions", "resume", name, "because").code == 0
-    assert (
-        f"{name}  kept, complete" in home.run("sessions", "delete", "--person", "local:ana", "--dry-run").out
-    )
+    assert f"{name}  kept, ended" in home.run("sessions", "delete", "--person", "local:ana", "--dry-run").out
     assert "1 session erased" in home.run("sessions", "delete", "--person", "local:ana").out
     shown = home.run("sessions", "show", name)
     assert (shown.code, "was erased" in shown.err) == (5, True)

@@ -44,6 +44,14 @@ def test_every_problem_is_told_with_its_place(cli: Cli) -> None:
     assert "bad.yml:7:12: unknown field `mesage`\n  hint: did you mean `message`?" in done.out
 
 
+def test_files_without_a_problem_are_counted_where_there_are_any(cli: Cli) -> None:
+    """Of one file that has problems nothing more is said."""
+    cli.write("flows/bad.yml", BAD)
+    assert cli.run("validate").out.endswith("\n2 problems in 1 file.\n")
+    cli.write("flows/good.yml", GOOD)
+    assert cli.run("validate").out.endswith("\n2 problems in 1 file; 1 file without.\n")
+
+
 def test_problems_as_json(cli: Cli) -> None:
     """For editors and CI: file, line, column, message and hint of each problem."""
     cli.write("flows/good.yml", GOOD)

@@ -150,6 +150,20 @@ def test_it_is_told_for_people_and_for_a_pull_request(recorded: Cli) -> None:
     assert marked[2] == "| run | | under the new text |"
 
 
+def test_each_run_that_is_counted_has_its_line(cli: Cli) -> None:
+    """Also one that stays the same."""
+    cli.write("flows/deploy.yml", DEPLOY)
+    over = cli.run("run", "deploy", "--no-input").json
+    cli.run("sessions", "abort", over["sessionId"])
+    waits = cli.run("run", "deploy", "--no-input").json
+    told = cli.run("replay", "deploy").out.splitlines()
+    assert told[0] == f"{waits['sessionId']}  waiting"
+    assert told[-2:] == [
+        f"{over['sessionId']}  cancelled, no difference",
+        f"2 runs of deploy under {cli.cwd}/flows/deploy.yml: 0 would differ.",
+    ]
+
+
 def test_exported_runs_are_compared_like_those_of_the_database(recorded: Cli) -> None:
     """A folder of them needs no database: CI has none."""
     session = recorded.run("sessions", "list", "--all", "--json").json["sessions"][0]["sessionId"]

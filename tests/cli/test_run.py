@@ -524,7 +524,7 @@ def test_a_running_session_can_be_aborted_from_another_process(cli: Cli) -> None
         until(lambda: bool(cli.lines("begun")), "the node begins")
         session_id = session_of(terminal.shown or terminal.expect("work"))
         aborted = cli.run("sessions", "abort", session_id, "--reason", "wrong host")
-        assert (aborted.code, aborted.out) == (0, f"{session_id} is aborted.\n"), aborted
+        assert (aborted.code, aborted.out) == (0, f"{session_id} is cancelled.\n"), aborted
         terminal.expect("cancelled by ana: wrong host")
         assert terminal.code() == 1
     assert cli.lines("after") == []

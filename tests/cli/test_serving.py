@@ -75,7 +75,7 @@ def test_a_token_that_init_wrote_is_none(cli: Cli) -> None:
     """What stands in the file that `sayso init` writes is no token, and Slack is not asked about it."""
     cli.env = {"SLACK_BOT_TOKEN": "xoxb-...", "SLACK_APP_TOKEN": "xapp-..."}
     done = cli.run("start")
-    assert (done.code, "SLACK_BOT_TOKEN is not set" in done.err) == (2, True)
+    assert (done.code, "SLACK_BOT_TOKEN is not set. Set it in .env " in done.err) == (2, True)
 
 
 @pytest.mark.parametrize("setting", ["SLACK_BOT_TOKEN", "SLACK_APP_TOKEN"])
@@ -141,7 +141,7 @@ async def test_a_session_of_a_thread_is_aborted_through_the_bot(cli: Cli, worksp
         refused = await asyncio.to_thread(cli.run, "prompts", "answer", prompt_id, "so")
         assert (refused.code, "can answer this" in refused.err) == (5, True), refused
         done = await asyncio.to_thread(cli.run, "sessions", "abort", session_id)
-        assert (done.code, done.out) == (0, f"{session_id} is aborted.\n"), done
+        assert (done.code, done.out) == (0, f"{session_id} is cancelled.\n"), done
         process.send_signal(signal.SIGTERM)
         assert await ended(process) == 0
     shown = await asyncio.to_thread(cli.run, "sessions", "show", session_id, "--json")
@@ -255,6 +255,27 @@ async def test_dev_serves_flows_without_slack_and_goes_on_after_a_stop(cli: Cli)
         process.send_signal(signal.SIGTERM)
         assert await ended(process) == 0
     assert sorted(path.name for path in (cli.cwd / ".sayso").iterdir()) == ["dev"]
+
+
+async def test_a_second_signal_ends_dev_quietly(cli: Cli) -> None:
+    """What runs is cut at once and asked about at the next start; the log has no error about it."""
+    cli.write(
+        "flows/works.yml", "flow: works\nnodes: [{id: work, type: shell, with: {run: [sleep, '60']}}]\n"
+    )
+    with cli.started("-v", "dev", "--port", "0", "--no-open") as process:
+        url = await dev_url(process)
+        page(url, "/page/post", **{"as": "U0LOCALANA", "channel": "C0LOCALOPS", "text": "@sayso works"})
+        await asyncio.to_thread(until, lambda: shown_in(url, "Running"), "the step")
+        process.send_signal(signal.SIGTERM)
+        assert process.stderr is not None
+        logged = [""]
+        while "stopping: nothing new is taken" not in logged[-1]:
+            logged.append(await asyncio.to_thread(process.stderr.readline))
+        process.send_signal(signal.SIGTERM)
+        assert await ended(process) == 130
+        rest = process.stderr.read()
+        assert ("ERROR" in rest, "CRITICAL" in rest, "Traceback" in rest) == (False, False, False), rest
+        await line(process, "Stopped at once.")
 
 
 async def test_dev_shows_an_agent_that_asks_and_goes_on_after_a_stop(cli: Cli) -> None:

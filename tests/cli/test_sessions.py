@@ -63,6 +63,51 @@ def test_a_decision_is_no_failure_in_any_list(cli: Cli) -> None:
     assert "rejected" in cli.run("sessions", "list", "--status", "rejected").out
 
 
+def test_sessions_stand_in_the_list_by_the_words_of_all_places(cli: Cli, paused: dict[str, Any]) -> None:
+    """It is completed or cancelled, as on the card; the names that programs know select the same."""
+    cli.run("sessions", "abort", paused["sessionId"])
+    cli.write("flows/empty.yml", "flow: empty\nnodes: [{id: a, type: noop}]\n")
+    cli.run("run", "empty")
+    for status, known in (("cancelled", "aborted"), ("completed", "complete")):
+        shown = cli.run("sessions", "list", "--status", status).out
+        assert (f"  {status}  " in shown, known in shown.split()) == (True, False), shown
+        assert cli.run("sessions", "list", "--status", known).out == shown
+
+
+def test_sessions_and_questions_of_the_local_workspace_are_listed(cli: Cli, paused: dict[str, Any]) -> None:
+    """Their ids are taken by all commands, so the lists of this home have them too, and say where they are."""
+    local = cli.run("--home", ".sayso/dev", "run", "talk", "-i", "who=eve").json
+    listed = cli.run("sessions", "list", "--json").json["sessions"]
+    ids = [(one["sessionId"], one["workspace"]) for one in listed]
+    assert ids == [(local["sessionId"], True), (paused["sessionId"], False)]
+    shown = cli.run("sessions", "list").out.splitlines()
+    assert ["workspace" in line for line in shown[1:]] == [True, False]
+    assert [
+        one["sessionId"] for one in cli.run("sessions", "list", "--limit", "1", "--json").json["sessions"]
+    ] == [local["sessionId"]]
+    asked = {one["promptId"] for one in cli.run("prompts", "list", "--json").json["prompts"]}
+    assert asked == {one["prompts"][0]["promptId"] for one in (local, paused)}
+
+
+def test_a_workspace_that_cannot_be_read_hides_no_session(cli: Cli, paused: dict[str, Any]) -> None:
+    """The list of this home is whole, and says what it leaves out."""
+    cli.write(".sayso/dev/sayso.db", "no database")
+    done = cli.run("sessions", "list")
+    assert (done.code, paused["sessionId"] in done.out) == (0, True), done
+    assert done.err.startswith("The local workspace (sayso dev) is left out: "), done
+
+
+def test_an_empty_list_says_how_to_ask_the_workspace(cli: Cli) -> None:
+    """Lists that are about one home only name the command for the other one."""
+    cli.write("flows/ask.yml", "flow: ask\nnodes: [{id: a, type: ask, with: {message: Why?}}]\n")
+    cli.run("--home", ".sayso/dev", "run", "ask", "--no-input")
+    shown = cli.run("locks").out
+    assert (
+        shown
+        == f"No lock is held. In the local workspace (sayso dev): sayso --home {cli.cwd}/.sayso/dev locks\n"
+    )
+
+
 def test_a_list_reads_no_question_that_it_does_not_show(
     cli: Cli, paused: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,7 +131,7 @@ def test_a_list_is_cut_at_the_terminal_and_never_for_a_program(monkeypatch: pyte
 def test_an_unknown_status_is_refused(cli: Cli, paused: dict[str, Any]) -> None:
     """A status that does not exist is a wrong usage that names those that do."""
     done = cli.run("sessions", "list", "--status", "sleeping")
-    assert (done.code, "running, paused, complete" in done.err) == (2, True)
+    assert (done.code, "waiting, paused, out of reach, completed" in done.err) == (2, True)
 
 
 def test_show_is_a_readable_view(cli: Cli, paused: dict[str, Any]) -> None:

@@ -81,7 +81,7 @@ def test_a_session_that_another_terminal_runs_is_paused_in_the_middle_of_a_node(
         until(lambda: cli.lines("begun") == ["begun"], "the node begins")
         session_id = cli.run("sessions", "list", "--json").json["sessions"][0]["sessionId"]
         held = cli.run("sessions", "pause", session_id)
-        assert (held.code, held.out) == (0, f"{session_id} is held.\n"), held
+        assert (held.code, held.out) == (0, f"{session_id} is paused.\n"), held
         assert process.wait(20) == 3
     assert phase(cli, session_id) == "held"
     resumed = cli.run("sessions", "resume", session_id, "go on")

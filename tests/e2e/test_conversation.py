@@ -391,6 +391,6 @@ async def test_a_late_answer_is_told_when_the_time_was_over(tmp_path: Path) -> N
         await workspace.wait_for(lambda: told("ben") == 1)
         await thread.reply("ben", "oh well")
         await thread.reply("ana", "@sayso status")
-        await thread.says("is complete")
+        await thread.says("is completed")
         assert (told("ana"), told("ben")) == (1, 1)
         assert thread.count("none and reject") == 1

@@ -20,6 +20,7 @@ def test_an_abort_of_a_waiting_session_withdraws_its_prompts_and_ends_it() -> No
     case.when(case.abort(reason="enough")).then("session:abort", "prompt:cancelled", "session:end")
     assert (case.state.status, case.event("session:abort").reason) == ("aborted", "enough")
     assert case.event("session:abort").actor == ANA.record()
+    assert case.event("prompt:cancelled").reason == "the run was cancelled"
 
 
 def test_an_abort_of_a_waiting_timer_ends_it() -> None:

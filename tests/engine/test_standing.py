@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from engine.journal.phases import standing
 from tests.support.engine import Scenario, given
 
 GATE = "nodes: [{id: gate, type: approval, with: {message: Go?, approvers: [channel]}}]"
@@ -27,18 +26,18 @@ def held() -> Scenario:
 
 
 @pytest.mark.parametrize(
-    ("case", "word"),
+    ("case", "standing", "word"),
     [
-        (lambda: given(GATE).started(), "waiting"),
-        (held, "paused"),
-        (lambda: given(WORK).started(), "running"),
-        (lambda: given(EMPTY).started(), "complete"),
-        (rejected, "rejected"),
-        (lambda: (one := given(GATE).started()).when(one.abort()), "aborted"),
+        (lambda: given(GATE).started(), "waiting", "waiting"),
+        (held, "paused", "paused"),
+        (lambda: given(WORK).started(), "running", "running"),
+        (lambda: given(EMPTY).started(), "complete", "completed"),
+        (rejected, "rejected", "rejected"),
+        (lambda: (one := given(GATE).started()).when(one.abort()), "aborted", "cancelled"),
     ],
-    ids=["waiting", "paused", "running", "complete", "rejected", "aborted"],
+    ids=["waiting", "paused", "running", "completed", "rejected", "cancelled"],
 )
-def test_each_state_has_its_word(case: object, word: str) -> None:
+def test_each_state_has_its_word(case: object, standing: str, word: str) -> None:
     """Waiting is for people or a time, paused by somebody's word, and a decision is no failure."""
     state = case().state  # type: ignore[operator]  # a function without arguments
-    assert standing(state.status, state.phase, state.error) == word
+    assert (state.standing, state.stands) == (standing, word)

@@ -35,7 +35,7 @@ class Look:
 
 LOOKS: Mapping[str, Look] = {
     "waiting": Look("… waits here", "#fff3bf", "#8a6100", "#3d2b00"),
-    "held": Look("‖ held here", "#fff3bf", "#8a6100", "#3d2b00"),
+    "held": Look("‖ paused here", "#fff3bf", "#8a6100", "#3d2b00"),
     "interrupted": Look("! interrupted", "#ffe3c2", "#a34700", "#4a2000"),
     "retrying": Look("↻ tried again later", "#ffe3c2", "#a34700", "#4a2000"),
     "rejected": Look("⊘ rejected", "#f3e6e6", "#8c1d1d", "#4d0f0f"),
