@@ -231,7 +231,7 @@ TOP = (
 SESSIONS = (
     command(
         "list = sessions:list_sessions",
-        "List sessions that are not over, newest first.",
+        "List sessions that are not over, newest first, those of `sayso dev` too.",
         option(
             "--status STATUS",
             "Only these: running, waiting, paused, completed, rejected, failed, cancelled.",

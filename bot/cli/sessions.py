@@ -85,7 +85,7 @@ class _Listed(NamedTuple):
     def row(self, now: str) -> tuple[str, ...]:
         """The cells for people."""
         head = self.head
-        where = "workspace" if self.local else "slack" if head.thread_key else "terminal"
+        where = "dev" if self.local else "slack" if head.thread_key else "terminal"
         status, changed = in_words(self.standing), ago(head.updated_at, now)
         return head.session_id, clean(head.flow_name), status, where, changed, self.waits
 

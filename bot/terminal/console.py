@@ -345,7 +345,7 @@ def width() -> int:
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], paint: Paint) -> list[str]:
     """The rows in aligned columns; the last one is cut where the terminal ends."""
     widths = [max(cells(row[column]) for row in [headers, *rows]) for column in range(len(headers) - 1)]
-    room = max(20, width() - sum(widths) - 2 * len(widths))
+    room = max(10, width() - sum(widths) - 2 * len(widths))
     lines = []
     for number, row in enumerate([headers, *rows]):
         padded = [cell + " " * (size - cells(cell)) for cell, size in zip(row, widths, strict=False)]

@@ -61,8 +61,9 @@ def test_two_people_decide_what_one_of_them_changed(cli: Cli) -> None:
     done = cli.run("prompts", "answer", prompt, "Reject", "--reason", "too late today", "--as", "eve")
     assert done.code == 8, done
     # Who was only played is told so where it ends, and where it is looked at.
-    shown = cli.run("sessions", "show", done.json["sessionId"]).out
-    for told in (done.err, shown):
+    (listed,) = cli.run("sessions", "list", "--all", "--json").json["sessions"]
+    shown = cli.run("sessions", "show", listed["sessionId"]).out
+    for told in (done.out, shown):
         assert "by eve (simulated): too late today" in told
     assert cli.lines("shipped") == []
 

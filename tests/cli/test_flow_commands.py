@@ -47,9 +47,9 @@ def test_every_problem_is_told_with_its_place(cli: Cli) -> None:
 def test_files_without_a_problem_are_counted_where_there_are_any(cli: Cli) -> None:
     """Of one file that has problems nothing more is said."""
     cli.write("flows/bad.yml", BAD)
-    assert cli.run("validate").out.endswith("\n2 problems in 1 file.\n")
+    assert cli.run("validate").out.endswith("\n3 problems in 1 file.\n")
     cli.write("flows/good.yml", GOOD)
-    assert cli.run("validate").out.endswith("\n2 problems in 1 file; 1 file without.\n")
+    assert cli.run("validate").out.endswith("\n3 problems in 1 file; 1 file without.\n")
 
 
 def test_problems_as_json(cli: Cli) -> None:

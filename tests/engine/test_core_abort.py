@@ -76,9 +76,9 @@ def test_a_second_abort_is_refused() -> None:
     """Both while the first one is being carried out and after it."""
     case = given(SHELL).started()
     case.when(case.abort())
-    assert "aborted already" in case.refused(case.abort(), SessionEnded)
+    assert "cancelled already" in case.refused(case.abort(), SessionEnded)
     case.when(NodeCut("a", 1, "cut"))
-    assert "aborted already" in case.refused(case.abort(), SessionEnded)
+    assert "cancelled already" in case.refused(case.abort(), SessionEnded)
 
 
 def test_who_may_not_abort_is_refused() -> None:
