@@ -232,6 +232,7 @@ def _detail(run: NodeRun, node: Node | None, timer: TimerRun | None) -> str:
     if run.ended_at is None:
         return f" · since {date(run.started_at, '{time}')}" if run.started_at else ""
     took = elapsed(timestamps.seconds_between(run.started_at or run.ended_at, run.ended_at))
+    took += f" in {run.attempt} tries" if run.attempt > 1 else ""
     if run.status != "failed" or (run.type == "approval" and is_rejected(run)):
         return f" · {safe(took)}{_decided(run)}{_cost(run)}"
     return f" · {safe(took)}{_passes(run)} · {_error(run, 150)}"

@@ -152,7 +152,8 @@ def _completed(state: State, event: ev.Completion) -> str:
     run = state.nodes.get(path)
     if run is None or run.started_at is None or mode_of(run.type) != "run":
         return ""
-    return elapsed(timestamps.seconds_between(run.started_at, event.timestamp))
+    tries = f" in {run.attempt} tries" if run.attempt > 1 else ""
+    return elapsed(timestamps.seconds_between(run.started_at, event.timestamp)) + tries
 
 
 def _agents(state: State, event: Event, path: str) -> Iterator[Described]:

@@ -26,12 +26,11 @@ from bot.terminal.narration import (
 from engine.decide import limits
 from engine.flow import Flow
 from engine.journal.events import Event
-from engine.journal.history import Entry, Turn, tree
+from engine.journal.history import Entry, Turn, tree, worked
 from engine.journal.phases import REJECTED
 from engine.journal.queries import ended_at, is_rejected, is_rejection, verdict
 from engine.journal.records import Head
 from engine.journal.state import State
-from engine.language import timestamps
 from engine.language.actors import is_claimed
 from engine.language.codec import Json, encode
 from engine.language.counting import elapsed
@@ -193,7 +192,7 @@ def _outcome(entry: Entry, state: State, view: View) -> str:
     """The time that it took and its outcome, on one line."""
     if entry.status == "skipped":
         return f"skipped: {entry.reason}"
-    took = elapsed(timestamps.seconds_between(entry.started_at or view.now, entry.ended_at or view.now))
+    took = elapsed(worked(entry.spans, view.now))
     tries = f", attempt {entry.attempts}" if entry.attempts > 1 else ""
     match entry.status:
         case "failed":

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import astuple
@@ -23,6 +24,14 @@ from engine.journal.records import Head
 from engine.journal.snapshot import to_json
 from engine.journal.state import FINALLY, State, of_first_attempt, scope_of
 from engine.language.codec import Json
+from engine.language.timestamps import seconds_between
+
+Span: TypeAlias = tuple[str, str | None]
+
+
+def worked(spans: Iterable[Span], now: str) -> float:
+    """Seconds of something that was under way several times, until `now` if it still is."""
+    return sum(max(0.0, seconds_between(began, ended or now)) for began, ended in spans)
 
 
 class Entry(Struct, rename="camel"):
@@ -30,7 +39,8 @@ class Entry(Struct, rename="camel"):
 
     `status` is `pending`, `started`, `waiting`, `retrying`, `interrupted`, `completed`, `failed`, `skipped`, or
     `stopped` if it had no outcome when its container ended. `path` of a pass is its scope. `prompts` are the ids of its
-    open prompts, `until` is the due time of its timer.
+    open prompts, `until` is the due time of its timer. `tries` are the times between which a node was under way: it does
+    not work while it waits for its next try.
     """
 
     kind: str
@@ -50,12 +60,28 @@ class Entry(Struct, rename="camel"):
     list_id: str | None = None
     broken: dict[str, Json] | None = None
     """In a pass, the unhandled error of a node, with which the pass will end."""
+    tries: list[Span] = []
     children: list[Entry] = []
 
     @property
     def open(self) -> bool:
         """True if it has begun and has no outcome."""
         return self.status in ("started", "waiting", "retrying", "interrupted")
+
+    @property
+    def spans(self) -> Sequence[Span]:
+        """The times between which it was under way; the last one has no end if it still is."""
+        return self.tries or ([(self.started_at, self.ended_at)] if self.started_at else [])
+
+    def begin_try(self, at: str) -> None:
+        """Note that it is under way from now on."""
+        if not self.tries or self.tries[-1][1] is not None:
+            self.tries.append((at, None))
+
+    def end_try(self, at: str) -> None:
+        """Note that it is under way no more, if it was."""
+        if self.tries and self.tries[-1][1] is None:
+            self.tries[-1] = (self.tries[-1][0], at)
 
     def walk(self) -> Iterator[Entry]:
         """This entry and everything in it, as it stands in the tree."""
@@ -71,7 +97,7 @@ class Entry(Struct, rename="camel"):
         return {name: value for name, value in fields.items() if value or name not in _LISTS}
 
 
-_UNTOLD = ("listId", "broken")
+_UNTOLD = ("listId", "broken", "tries")
 _LISTS = ("attempts", "prompts", "children")
 """Fields of an entry that are left out if empty."""
 
@@ -119,6 +145,7 @@ class _Builder:
                 entry.type = event.node_type
                 entry.status, entry.reason, entry.until = "started", None, None
                 entry.started_at = entry.started_at or event.timestamp
+                entry.begin_try(event.timestamp)
                 entry.attempts = event.attempt
             case ev.Completion():
                 self._end(event, "completed").output = event.output
@@ -134,15 +161,18 @@ class _Builder:
             case ev.NodeRetried():
                 entry = self._nodes[event.path or ""]
                 entry.status, entry.error, entry.until = "retrying", event.error, event.due_at
+                entry.end_try(event.timestamp)
                 self._timers[event.timer_id] = entry
             case ev.NodeInterrupted():
                 entry = self._nodes[event.path or ""]
                 entry.status, entry.reason = "interrupted", event.reason
+                entry.end_try(event.timestamp)
             case ev.NodeFailing():
                 # Handle a failure without retries left: its `on_failure` becomes a pass inside the node, whose
                 # outcome comes later.
                 entry = self._nodes[event.path or ""]
                 entry.error = event.error
+                entry.end_try(event.timestamp)
                 if event.scope is not None and event.list_id is not None:
                     self._handling.add(entry.path)
                     self._add_pass(entry, event.scope, "on_failure", event.list_id, event.timestamp)
@@ -178,6 +208,7 @@ class _Builder:
                 # A tool call may wait for people before it begins; it stands under the model's name for it.
                 path = event.path or ""
                 entry = Entry("node", path, event.name, "tool", started_at=event.timestamp)
+                entry.begin_try(event.timestamp)
                 self._nodes[path] = entry
                 self._around(scope_of(path)).children.append(entry)
             case ev.AgentToolResult():
@@ -187,6 +218,7 @@ class _Builder:
                 _stop_inside(entry, event.timestamp)
             case ev.CallOutcome(turn=str(turn)):
                 entry = self._nodes[turn]
+                entry.end_try(event.timestamp)
                 entry.status, entry.ended_at, entry.until = "completed", event.timestamp, None
                 entry.reason = event.note
                 entry.output = (
@@ -225,6 +257,7 @@ class _Builder:
     def _end(self, event: Event, status: str) -> Entry:
         entry = self._nodes[event.path or ""]
         entry.status, entry.ended_at, entry.until = status, event.timestamp, None
+        entry.end_try(event.timestamp)
         entry.reason = None
         entry.prompts.clear()
         return entry
@@ -282,6 +315,7 @@ def _stop_inside(around: Entry, at: str) -> None:
     for entry in around.walk():
         if entry is not around and entry.open:
             entry.status, entry.ended_at, entry.until = _ended(entry, "stopped"), at, None
+            entry.end_try(at)
             entry.error = entry.error or entry.broken
             entry.prompts.clear()
 
@@ -411,9 +445,12 @@ def _of_model(event: ev.AgentMessage) -> Iterator[Turn]:
 
 
 def _words(content: Sequence[Json]) -> str:
-    """Return blocks as people read them: text without the marks around it, other blocks by their kind."""
+    """Return blocks as people read them: text without the marks around it, other blocks by their kind. A place that is read
+    for the model (notes, the thread) stands there by name alone and is left out."""
     told = []
     for block in content:
+        if block.get("place"):
+            continue
         inner = block.get("content")
         if block.get("type") == "text":
             text = _BEFORE.sub(r"(The conversation of \1 comes before this.)", str(block["text"]))

@@ -21,7 +21,7 @@ def turns(name: str) -> list[Turn]:
 
 
 def said(content: Sequence[object], **more: object) -> list[Turn]:
-    """What an answer of a model is told as."""
+    """What an answer of a model, or another message, is told as."""
     fields = {
         "seq": 1,
         "timestamp": START,
@@ -29,8 +29,9 @@ def said(content: Sequence[object], **more: object) -> list[Turn]:
         "node_id": "a",
         "role": "assistant",
         "source": "model",
+        **more,
     }
-    return transcript([ev.AgentMessage(**fields, content=content, turn="a/turn[1]", model="m", **more)])
+    return transcript([ev.AgentMessage(**fields, content=content, turn="a/turn[1]", model="m")])
 
 
 def test_a_conversation_has_the_words_of_everybody_in_their_order() -> None:
@@ -101,6 +102,21 @@ def test_an_answer_says_that_it_thought_searched_and_was_cut() -> None:
     assert (thought.text, thought.aside) == ("Hm.", True)
     assert (searched.name, searched.text, searched.done) == ("web_search", "Disks https://example.com", True)
     assert (words.text, words.ending, words.aside) == ("It may", "cut off", False)
+
+
+def test_places_that_are_read_for_the_model_are_no_words() -> None:
+    """Notes of earlier runs and the thread stand there by name alone: nobody said that name."""
+    file: dict[str, object] = {"type": "sayso_file", "path": "", "mediaType": None}
+    [prompt] = said(
+        [
+            {**file, "name": "memory", "place": {"memory": "flow"}},
+            {**file, "name": "log.txt", "path": "log.txt"},
+            {"type": "text", "text": "Why?"},
+        ],
+        source="prompt",
+        role="user",
+    )
+    assert prompt.text == "log.txt\nWhy?"
 
 
 def test_it_is_printed_as_a_conversation() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.decide.commands import NodeBroke, NodeDone
-from engine.journal.history import Entry, tree
+from engine.journal.history import Entry, tree, worked
 from tests.support.engine import Scenario, given
 
 NESTED = """
@@ -109,6 +109,19 @@ nodes:
     case.later(60).when(case.timer_due()).claimed()
     again = found(case, "a")
     assert (again.status, again.attempts, again.prompts) == ("interrupted", 2, [case.prompt.prompt_id])
+
+
+def test_the_wait_for_the_next_try_is_no_work() -> None:
+    """A step of two tries, 2 s and 3 s, with a minute between them, has worked for 5 s."""
+    case = given(
+        "nodes: [{id: a, type: shell, retry: {attempts: 2, delay: 60s}, on_crash: again, with: {run: [x]}}]"
+    ).started()
+    case.later(2).when(NodeBroke("a", 1, {"type": "exit_code", "message": "no"}))
+    assert worked(found(case, "a").spans, case.now) == 2
+    case.later(60).when(case.timer_due())
+    case.later(3).when(NodeDone("a", 2, {}))
+    again = found(case, "a")
+    assert (again.status, worked(again.spans, case.now)) == ("completed", 5)
 
 
 def test_the_tree_is_plain_json() -> None:
