@@ -154,7 +154,7 @@ def end_note(
     if missing:
         parts.append(f"*Not done:* {_names(missing)}.")
     made = note("\n".join(parts), key)
-    if state.outcome != "failed":
+    if state.outcome not in ("failed", "aborted"):
         return made
     address = f"<@{bot_user_id}> " if bot_user_id else ""
     anew = f"To start again: {address}`{safe(state.flow_name)}`."
@@ -168,10 +168,11 @@ def retried_text(state: State, flow: Flow, key: str, user: str) -> str:
 
 
 def _remedies(state: State, flow: Flow) -> list[Block]:
-    """Return the buttons for a bad end. A rejection cannot be retried: one can only ask again."""
+    """Return the buttons for a bad end. Only a failure can be retried; after a rejection or a cancellation one can start
+    again."""
     again = button("Start again…", START, f"{state.flow_name}|{state.session_id}")
     failed = _failed(state)
-    if is_rejection(state.error) or failed is None:
+    if state.outcome != "failed" or is_rejection(state.error) or failed is None:
         return [again]
     node = node_of(flow, failed)
     step = failed if node is None else node.name or node.id

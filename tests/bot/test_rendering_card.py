@@ -230,14 +230,16 @@ def test_the_only_line_of_a_failed_program_is_said_once() -> None:
 
 
 def test_an_abort_says_by_whom() -> None:
-    """Whoever ended a session is named, with the reason, and what was running is said to be unknown."""
+    """Whoever ended a session is named, with the reason; what was running is said to be unknown, and one can start again."""
     run = NodeRun("plan", "shell", 0, "started", T0)
     state = session(
         outcome="aborted", phase="finalizing", nodes=Map({"plan": run}), active=Map({"plan": None})
     )
-    lines = end_note(state, FLOW, "end:1", by=BEN, reason="wrong <service>").text.splitlines()
+    made = end_note(state, FLOW, "end:1", by=BEN, reason="wrong <service>")
+    lines = made.text.splitlines()
     assert lines[0] == "🛑 *rollback* was cancelled by <@U0LOCALBEN>: wrong &lt;service&gt;."
     assert lines[1] == "*Not known whether it was done:* Plan."
+    assert [one["action_id"] for one in buttons(made.blocks)] == [START]
 
 
 REJECTED = {
