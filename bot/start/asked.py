@@ -39,7 +39,7 @@ def asked_item(
         channel,
         inputs,
         why=f"started by {who.name} {where}",
-        icon="▶️",
+        icon="",
         local=who.name if is_local else None,
         account=who.account if is_local else None,
         user=None if is_local else who.id,

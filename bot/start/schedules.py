@@ -47,7 +47,8 @@ def wanted_item(
     user: str | None = None,
     by: str = "schedule",
 ) -> InboxItem:
-    """A flow that is wanted in a channel, by id or `#name`. `why` stands on its message; `local` is who wants it at the
+    """A flow that is wanted in a channel, by id or `#name`. `why` stands on its message, after the `icon` of what started
+    it, if that was nobody; `local` is who wants it at the
     terminal, from which `account`; `user` the id of somebody of Slack; `by` the part of sayso that does otherwise."""
     data: dict[str, Json] = {
         "flow": flow,

@@ -402,7 +402,7 @@ class ThreadStarts:
         if data.get("user"):
             return await self._wanted_by(row, payload)
         wish = Wish(data["flow"], data["inputs"], payload, actor=_wisher(data))
-        text = f"{data['icon']} *{escape(data['flow'])}* · {escape(data['why'])}"
+        text = f"{data['icon']} *{escape(data['flow'])}* · {escape(data['why'])}".strip()
         return await self.starter.begin_thread(row, wish, WANTED_ROOTED, payload, text, _nowhere)
 
     async def _wanted_by(self, row: InboxRow, data: dict[str, Json]) -> bool:
