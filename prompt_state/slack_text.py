@@ -19,11 +19,12 @@ _ENTITIES = {"&amp;": "&", "&lt;": "<", "&gt;": ">"}
 _ENTITY = re.compile("&(?:amp|lt|gt);")
 _MARKUP = re.compile("<([^<>]*)>|&(?:amp|lt|gt);")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_MARKS = re.compile(
+MARKS = re.compile(
     r"```(?P<block>.+?)```|`(?P<code>[^`\n]+)`|^(?:&gt;)+[ ]?|(?<![\w=/\\])(?P<mark>\*\*?|~~?|__?)(?!\s|(?P=mark))"
     r"(?P<words>(?:(?!(?P=mark))[^\n]|(?<=\w)(?P=mark)(?=\w))+?)(?<=\S)(?P=mark)(?!\w)",
     re.DOTALL | re.MULTILINE,
 )
+"""Code, the beginning of a quoted line, and marks (`mark`) with the words between them, which may have marks inside."""
 _PHONE = re.compile(r"tel:[+\d\s()./-]+")
 _NO_DIGIT = re.compile(r"\D")
 
@@ -40,12 +41,17 @@ def text_in(raw: str) -> str:
 def read_in(raw: str) -> str:
     """A message's `text` as people read it: like `text_in`, but of a link its label alone, and without the marks of bold,
     italic, struck, quoted words and code. Raises `TooLong`."""
-    return _checked(_MARKUP.sub(partial(_plain, is_read=True), _MARKS.sub(_unmarked, raw)))
+    return _checked(_MARKUP.sub(partial(_plain, is_read=True), unmarked(raw)))
+
+
+def unmarked(raw: str) -> str:
+    """A message's `text` without the marks of bold, italic, struck, quoted words and code."""
+    return MARKS.sub(_unmarked, raw)
 
 
 def _unmarked(found: re.Match[str], nested: int = 3) -> str:
     if found["mark"]:
-        return _MARKS.sub(partial(_unmarked, nested=nested - 1), found["words"]) if nested else found["words"]
+        return MARKS.sub(partial(_unmarked, nested=nested - 1), found["words"]) if nested else found["words"]
     return (found["block"] or found["code"] or "").strip()
 
 

@@ -15,7 +15,7 @@ from engine.language import timestamps
 from engine.language.codec import Json
 from engine.language.template import escape_markup
 from engine.language.template import shown as shown
-from prompt_state.slack_text import unescape
+from prompt_state.slack_text import unescape, unmarked
 
 _TOKEN = re.compile(r"<[^<>\n]{1,500}>|&(?:amp|lt|gt);|```|.", re.DOTALL)
 _FENCE = "```"
@@ -74,6 +74,11 @@ def in_full(labels: Iterable[str], most: int) -> list[str]:
 def plain(mrkdwn: str) -> str:
     """mrkdwn as a terminal or a notification shows it: entities undone, links and mentions as words."""
     return unescape(_MARKUP.sub(lambda found: _words(found[1]), mrkdwn))
+
+
+def read(mrkdwn: str) -> str:
+    """mrkdwn as people read it where nothing can be bold: as `plain`, without the marks."""
+    return plain(unmarked(mrkdwn))
 
 
 def _words(inner: str) -> str:

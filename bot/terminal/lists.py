@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from bot.rendering.text import message_line, plain
+from bot.rendering.text import message_line, read
 from bot.terminal.console import clean, moment, one_line
 from bot.terminal.narration import standing
 from engine.journal.records import NANO, Head, InboxRow, SpendRow
@@ -19,7 +19,7 @@ def waits_for(head: Head, questions: Sequence[PromptState], lock: str | None, du
     """Describe a session's wait: a lock, its thread, people, a `resume`, or a time."""
     if lock is not None:
         return one_line(f"lock {lock}", 60)
-    found = [clean(message_line(plain(prompt.message), 60)) for prompt in questions]
+    found = [clean(message_line(read(prompt.message), 60)) for prompt in questions]
     if head.phase == "unreachable":
         found.insert(0, "its thread: nothing can be posted there")
     elif head.phase == "held":
