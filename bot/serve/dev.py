@@ -80,7 +80,8 @@ async def _control_room(
 
     access = Access(Actor.local(settings.local_user, account()), asyncio.get_running_loop().time)
     with opened(settings) as store:
-        room = Room(store, settings, access, LOOPBACK, write=True, link_to=partial(_thread_at, workspace))
+        threads, chat = partial(_thread_at, workspace), f"{workspace.url}/"
+        room = Room(store, settings, access, LOOPBACK, write=True, link_to=threads, chat=chat)
         room.library = Library(*places)
         async with running(room, "127.0.0.1", None) as url:
             yield access.address(url)
@@ -148,6 +149,8 @@ async def run_dev(
                 beside.append(asyncio.create_task(play(served.requests, ana, home / "agent.step")))
 
         async with _control_room(local, workspace, places) as room:
+            web = replace(local.web, url=room.partition("#")[0])  # not that of the real installation
+            served.settings = replace(local, web=web)
             await served.run(ready)
     finally:
         for task in beside:

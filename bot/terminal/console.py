@@ -73,6 +73,14 @@ class Place(NamedTuple):
         return shlex.join(["sayso", *options, *words])
 
 
+def place_of(settings: Settings) -> Place:
+    """The place of these settings, for commands to copy: with its database where the home alone would mean another one. One
+    on a server is left out, since its URL may have a password."""
+    place, file = Place(home=str(settings.home)), database_file(settings)
+    elsewhere = file is not None and settings.database_url != place.settings().database_url
+    return place._replace(database=str(file)) if elsewhere else place
+
+
 def url_of(database: str) -> str:
     """The URL of a database that was given as one, or as a file."""
     return (
