@@ -20,12 +20,14 @@ from bot.config.settings import Settings
 from bot.inbound.decisions import WEB
 from bot.start.asked import LOOK_SECONDS, asked_item, started
 from bot.terminal.follower import terminal_label
-from engine.decide.policy import ROTA, Target, authorize
+from engine.decide.commands import Action
+from engine.decide.policy import ROTA, Gate, Target, authorize
 from engine.decide.question import refuse_long
 from engine.flow import Flow, coerce_inputs
 from engine.forms.question import Question
 from engine.journal.phases import ENDED
 from engine.journal.records import Head, InboxItem
+from engine.journal.state import State
 from engine.language.actors import Actor
 from engine.language.codec import Json, encode
 from engine.language.errors import SaysoError, SessionEnded, SessionError, SessionQuarantined, UnknownSession
@@ -85,22 +87,28 @@ class Acts:
         receipt = await receipt_of(self._writer, item.key, seconds=REPLY_SECONDS, served=there)
         return {"outcome": receipt.outcome, "there": receipt.there}
 
-    def may_start(self, actor: Actor, flow: Flow) -> bool:
-        """True if somebody may start a flow, as far as it is known here: the bot knows channels, groups and rotas."""
-        if self.looks_only(actor) is not None:
-            return False
+    def no_start(self, actor: Actor, flow: Flow) -> str | None:
+        """Why somebody may not start a flow, as far as it is known here: the bot knows channels, groups and rotas. None if they
+        may."""
+        if (problem := self.looks_only(actor)) is not None:
+            return str(problem)
         listed = flow.allowed_to_start
         if (
             actor.kind == "slack"
             and listed
             and any("@" in entry or entry.startswith(ROTA) for entry in listed)
         ):
-            return True
+            return None
         known = replace(actor, team_id="", in_channel=True, facts_known=True)
         asked = Question(kind="start", who=listed)
-        return authorize(
-            known, "start", Target("", prompt=asked, allow_local=True, allow_guests=True)
-        ).allowed
+        return authorize(known, "start", Target("", prompt=asked, allow_local=True, allow_guests=True)).reason
+
+    def refusal(self, actor: Actor, action: Action, state: State, asked: Question | None) -> str | None:
+        """Why somebody may not do this to a session; None if they may. Of people of Slack only the bot knows enough to say."""
+        if actor.kind != "local":
+            return None
+        gate = Gate(None, self._settings.admins, self._settings.allow_guests, allow_local=True)
+        return gate(actor, action, state, asked)
 
     async def start(self, actor: Actor, flow: Flow, channel: Json, inputs: Json) -> dict[str, Json]:
         """Ask the bot to start a flow in a channel, and wait a moment for its session. Raises `RequestRefused`, `InvalidInputs`."""

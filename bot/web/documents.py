@@ -13,20 +13,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from difflib import SequenceMatcher
 from functools import cached_property
+from typing import TypeAlias
 from urllib.parse import urlencode
 
 from bot.faces.question import When
 from bot.rendering.agents import brief_input
+from bot.rendering.flow import item_label
 from bot.rendering.prompts import session_face
-from bot.rendering.text import plain
+from bot.rendering.text import for_reader, plain, read
 from bot.terminal.console import clean, one_line
 from bot.terminal.lists import head_json
 from bot.terminal.narration import error_of, error_text, prompt_json, runs_lines, told
 from bot.web.index import ON_HOLD
+from bot.web.markup import spans
 from bot.web.names import Names
+from engine.decide.commands import Action
+from engine.decide.decide import starters
 from engine.decide.limits import standing
+from engine.decide.past import failed_at, next_try
 from engine.flow import Flow
 from engine.flow.docs.diagram import placed
+from engine.forms.question import Question
 from engine.journal import events as ev
 from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
@@ -36,7 +43,8 @@ from engine.journal.queries import is_rejected, is_rejection
 from engine.journal.records import Head
 from engine.journal.state import Asked, State
 from engine.language.codec import Json, encode
-from engine.language.errors import FlowError, SaysoError, StorageError, UnknownSession
+from engine.language.errors import FlowError, SaysoError, SessionError, StorageError, UnknownSession
+from engine.nodes.types.registry import spec_of
 from engine.run.stored import stored_flow
 from engine.storage.store import Store
 
@@ -118,12 +126,17 @@ def slack_link(thread: Mapping[str, Json]) -> str:
     )
 
 
+Refuses: TypeAlias = Callable[[Action, State, Question | None], str | None]
+"""Says why whoever looks may not do something to a session, or about one of its questions."""
+
+
 def session(
     store: Store,
     past: Past,
     at: int | None,
     names: Names,
     link_to: Callable[[Mapping[str, Json]], str] = slack_link,
+    refuses: Refuses = lambda *_: None,
 ) -> dict[str, Json]:
     """A session as it stood at an event; at the last one with what only the store knows. `link_to` gives the address of a
     thread."""
@@ -132,7 +145,8 @@ def session(
     now = len(events) == len(past.events)
     queue = store.locks.rows(state.lock.name) if now and state.lock is not None and not state.ended else []
     behind = standing(queue, state.session_id)
-    steps = list(_steps(root, 0))
+    places = places_of(root, past.flow)
+    steps = list(_steps(root, past.flow, places, 0))
     return {
         **head_json(past.head, []),
         "status": ON_HOLD if now and past.head.quarantined else state.status,
@@ -148,7 +162,10 @@ def session(
         "threadLink": link_to(state.thread) if state.thread else None,
         "channel": names.of(str((state.thread or {}).get("channel") or "")),
         "parent": state.parent_session_id,
-        "inputs": {name: preview(value) for name, value in (state.inputs or state.given).items()},
+        "inputs": {
+            name: preview(names.within(value) if isinstance(value, str) else value)
+            for name, value in (state.inputs or state.given).items()
+        },
         "error": names.within(error_text(error_of(state))) if state.error else None,
         "pause": state.pause_reason if state.paused_at else None,
         "lock": None
@@ -156,9 +173,21 @@ def session(
         else {"name": state.lock.name, "has": state.lock.acquired_at is not None},
         "behind": None if behind is None else list(behind),
         "spent": {"cost": state.spent.cost, "turns": state.spent.turns},
-        "prompts": [prompt(state, state.prompts[each], past.flow, names) for each in state.open_prompts],
+        "prompts": [
+            {
+                **prompt(state, asked, past.flow, names),
+                "place": places.get(asked.path, asked.path),
+                "refused": _why_not(refuses(asked.rules.action, state, asked), names),
+            }
+            for asked in (state.prompts[each] for each in state.open_prompts)
+        ],
         "timers": [
-            {"path": timer.path, "due": timer.due_at, "purpose": timer.purpose}
+            {
+                "path": timer.path,
+                "place": places.get(timer.path or "", timer.path),
+                "due": timer.due_at,
+                "purpose": timer.purpose,
+            }
             for timer in state.timers.values()
         ],
         "steps": steps[:_MOST_STEPS],
@@ -167,8 +196,26 @@ def session(
         "marks": _marks(root, state),
         "talks": any(isinstance(event, ev.CallOutcome) for event in events),
         "unread": past.unread,
-        "again": now and state.outcome == "failed" and not is_rejection(state.error),
+        "again": False,
+        **(_again(store, past, state, refuses) if now and state.status == "failed" else {}),
     }
+
+
+def _why_not(reason: str | None, names: Names) -> str | None:
+    """A reason of the policy, with people by their names."""
+    return reason and names.within(plain(for_reader(reason)))
+
+
+def _again(store: Store, past: Past, state: State, refuses: Refuses) -> dict[str, Json]:
+    """Whether a failed session can be tried again: as which one it was, or why it is not."""
+    tried, asked = next_try(state.session_id), past.flow and starters(past.flow)
+    if is_rejection(state.error) or store.sessions.head(tried) is not None:
+        return {"triedAgain": None if is_rejection(state.error) else tried}
+    try:
+        failed_at(past.events)
+    except SessionError as error:
+        return {"again": True, "noRetry": str(error)}
+    return {"again": True, "noRetry": refuses("start", state, asked)}
 
 
 def prompt(state: State, asked: Asked, flow: Flow | None, names: Names) -> dict[str, Json]:
@@ -176,7 +223,8 @@ def prompt(state: State, asked: Asked, flow: Flow | None, names: Names) -> dict[
     said = session_face(state, asked, flow)
     return {
         **prompt_json(said, state.session_id, state.flow_name),
-        "message": clean(names.within(plain(asked.message))),
+        "message": clean(names.within(read(asked.message))),
+        "words": [[clean(names.within(plain(span.text))), span.style] for span in spans(asked.message)],
         "values": [names.within(one_line(each.text, 300)) for each in said.values],
         "runs": runs_lines(said),
         "lines": [
@@ -189,24 +237,76 @@ def prompt(state: State, asked: Asked, flow: Flow | None, names: Names) -> dict[
     }
 
 
-def _steps(entry: Entry, depth: int) -> Iterator[dict[str, Json]]:
+def places_of(root: Entry, flow: Flow | None) -> dict[str, str]:
+    """What the steps and passes of a tree are called, by path, each with what is around it: `Roll out › web-2 › Check`."""
+    return {path: " › ".join(words) for path, words in _places(root, flow, ())}
+
+
+def _places(
+    around: Entry, flow: Flow | None, words: tuple[str, ...]
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for child in around.children:
+        is_told = (child.kind, child.type) != ("pass", "flow")  # the step that calls a flow says which
+        here = (*words, called(child, around, flow)) if is_told else words
+        if child.path:
+            yield child.path, here
+        yield from _places(child, flow, here)
+
+
+def called(entry: Entry, around: Entry, flow: Flow | None) -> str:
+    """What people call a step or a pass: the name in the flow's file, and of a pass its item, round, branch or case."""
+    if entry.kind == "pass":
+        return one_line(_pass(entry))
+    own, _, visit = entry.name.partition("~")
+    nodes = flow.lists.get(around.list_id or "") if flow is not None and around.list_id is not None else None
+    node = nodes.by_id.get(own) if nodes is not None else None
+    if node is None:
+        own = entry.path.rpartition("/")[2] if entry.type == "input" else own
+        return one_line(_CALL.sub(r"model call \1", own) if entry.type == "turn" else own)
+    return one_line(node.name or own) + (f" ({visit})" if visit else "")
+
+
+_CALL = re.compile(r"turn\[(\d+)\]")
+
+
+def _pass(entry: Entry) -> str:
+    match entry.type:
+        case "foreach":
+            return item_label(entry.item) or f"item {int(entry.name) + 1}"
+        case "loop":
+            return f"round {int(entry.name) + 1}"
+        case "switch":
+            return f"case {entry.name}"
+        case "flow":
+            return "its steps"
+        case _:
+            return entry.name.replace("_", " ") if entry.type in _AFTERWARDS else entry.name
+
+
+def _steps(
+    entry: Entry, flow: Flow | None, places: Mapping[str, str], depth: int
+) -> Iterator[dict[str, Json]]:
     """The nodes and passes of a tree as rows, each with how deep it stands."""
     for child in entry.children:
+        name = called(child, entry, flow)
         yield {
             "path": child.path,
             "list": entry.list_id if child.kind == "node" else child.list_id,
             "node": child.name.partition("~")[0] if child.kind == "node" else None,
             "name": clean(child.name),
+            "called": name,
+            "place": places.get(child.path, name),
             "type": child.type,
             "status": _status(child),
             "started": child.started_at,
             "ended": child.ended_at,
+            "tries": child.spans,
             "attempts": child.attempts,
             "reason": child.reason,
             "until": child.until,
             "depth": depth,
         }
-        yield from _steps(child, depth + 1)
+        yield from _steps(child, flow, places, depth + 1)
 
 
 def _failing(root: Entry) -> str:
@@ -360,13 +460,22 @@ def step(past: Past, path: str, at: int | None, names: Names) -> dict[str, Json]
         and (event.turn or event.path or "").startswith(inside)
     ]
     return {
-        "input": parts(starts[-1].input) if starts else [],
+        "input": parts(_as_read(starts[-1])) if starts else [],
         "output": parts(ends[-1].output) if ends else [],
         "error": parts(_message_first(errors[-1].error)) if errors and not ends else [],
         "cost": format(sum(costs), "f") if costs else None,
         "events": [_line(event) for event in about],
         **conversation(past, at, names, path),
     }
+
+
+def _as_read(start: ev.Start) -> Json:
+    """What a step was given, its fields in mrkdwn as people read them."""
+    if not isinstance(start.input, dict):
+        return start.input
+    marked = [name for name, kind in spec_of(start.node_type).markup.items() if kind == "mrkdwn"]
+    told = {name: read(start.input[name]) for name in marked if isinstance(start.input.get(name), str)}
+    return {**start.input, **told}
 
 
 def _message_first(error: Mapping[str, Json]) -> dict[str, Json]:
@@ -401,8 +510,12 @@ def _line(event: Event) -> dict[str, Json]:
 
 def comparison(one: Past, two: Past) -> dict[str, Json]:
     """Two sessions side by side, what they were given and did, and the first step at which they went different ways."""
-    left, right = _done(one), _done(two)
-    rows = [_beside(path, left.get(path), right.get(path)) for path in dict.fromkeys([*left, *right])]
+    (left, places), (right, others) = _done(one), _done(two)
+    places = {**others, **places}
+    rows = [
+        {"place": places[path], **_beside(path, left.get(path), right.get(path))}
+        for path in dict.fromkeys([*left, *right])
+    ]
     states = [derive_state(past.events) for past in (one, two)]
     given = [state.inputs or state.given for state in states]
     return {
@@ -430,10 +543,11 @@ _Told = dict[str, list[tuple[str, str]]]
 """Values of a node, by name: lines as they are read, each with what is compared of it."""
 
 
-def _done(past: Past) -> dict[str, tuple[Entry, _Told]]:
-    """The nodes that have begun, by path, each with what it was given last, and what came of it."""
+def _done(past: Past) -> tuple[dict[str, tuple[Entry, _Told]], dict[str, str]]:
+    """The nodes that have begun, by path, each with what it was given last, and what came of it; and what they are called."""
     given = {event.path: event.input for event in past.events if isinstance(event, ev.Start)}
-    return {
+    root = tree(past.events)
+    found = {
         entry.path: (
             entry,
             {
@@ -442,9 +556,10 @@ def _done(past: Past) -> dict[str, tuple[Entry, _Told]]:
                 **_lines("error", entry.error),
             },
         )
-        for entry in tree(past.events).walk()
+        for entry in root.walk()
         if entry.kind == "node"
     }
+    return found, places_of(root, past.flow)
 
 
 def _lines(name: str, value: Json) -> _Told:
@@ -481,6 +596,7 @@ def _beside(path: str, one: tuple[Entry, _Told] | None, two: tuple[Entry, _Told]
                 "status": word,
                 "started": found[0].started_at,
                 "ended": found[0].ended_at,
+                "tries": found[0].spans,
                 "shown": lines,
             }
             for side, found, word, lines in zip(("left", "right"), (one, two), words, shown, strict=True)

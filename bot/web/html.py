@@ -8,8 +8,10 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, FileSystemLoader
 
 from bot.terminal.console import ago
+from bot.web.markup import blocks, spans
+from engine.journal.history import worked
 from engine.language.counting import elapsed
-from engine.language.timestamps import seconds_between
+from engine.language.timestamps import after, seconds_between
 
 
 def rendered(template: str, **given: object) -> str:
@@ -24,7 +26,11 @@ def link(path: str, query: dict[str, object]) -> str:
 
 
 def _lasted(earlier: str, later: str) -> str:
-    seconds = max(0.0, seconds_between(earlier, later))
+    return _took(seconds_between(earlier, later))
+
+
+def _took(seconds: float) -> str:
+    seconds = max(0.0, seconds)
     if seconds < 1:
         return f"{seconds * 1000:.0f}ms"
     return f"{seconds:.1f}s" if seconds < 10 else elapsed(seconds)
@@ -40,4 +46,15 @@ _ENVIRONMENT = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_ENVIRONMENT.globals.update(link=link, ago=ago, lasted=_lasted, seconds_between=seconds_between, share=_share)
+_ENVIRONMENT.globals.update(
+    link=link,
+    ago=ago,
+    lasted=_lasted,
+    worked=worked,
+    took=_took,
+    after=after,
+    blocks=blocks,
+    spans=spans,
+    seconds_between=seconds_between,
+    share=_share,
+)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from bot.terminal.console import clean, one_line
 from bot.terminal.lists import head_json, waits_for
-from bot.terminal.narration import error_text
+from bot.terminal.narration import error_of, error_text
 from bot.web.names import Names
 from engine.journal.events import Completion, Event, Failure, FlowFailed, SessionStarted, decode_event
 from engine.journal.phases import ENDED, standing
@@ -24,6 +24,7 @@ from engine.journal.records import Head
 from engine.language import timestamps
 from engine.language.codec import Json, encode
 from engine.language.errors import Erased, SaysoError
+from engine.run.stored import stored_state
 from engine.storage.store import Store
 from prompt_state import question_row
 
@@ -88,6 +89,9 @@ class Wanted(NamedTuple):
     limit: int = 50
 
 
+_ALL = Wanted()
+
+
 class Index:
     """The sessions of a store, as they are searched."""
 
@@ -114,7 +118,9 @@ class Index:
                 known = self._known.get(self._untold.pop(0))
                 if known is not None and known.told is None:
                     rows += min(known.head.seq, _ROWS)
-                    self._known[known.head.session_id] = known._replace(told=self._told(known.head))
+                    self._known[known.head.session_id] = self._named(known)._replace(
+                        told=self._told(known.head)
+                    )
             return
         heads = self._store.sessions.heads(limit=_AT_ONCE, before=self._read_to)
         for head in heads:
@@ -156,6 +162,16 @@ class Index:
                 told.append(_words(event.error)[-_MOST_PART:])
         return " ".join(told)[-_MOST_TOLD:].lower()
 
+    def _named(self, known: Known) -> Known:
+        """A session whose error says at which item a loop failed, where one did: of its records only the whole state tells."""
+        if known.error is None or "item" in known.error or "[" not in str(known.error.get("path")):
+            return known
+        found: dict[str, Json] | None = None
+        with suppress(SaysoError):
+            found = error_of(stored_state(self._store, known.head.session_id))
+        error = {**known.error, "item": (found or {}).get("item")}
+        return known._replace(error=error, words=f"{known.words} {_reason(error).lower()}")
+
     def _last(self, head: Head, rows: int) -> Iterator[Event]:
         """The events with outputs and errors among the last so many rows; none of a journal that cannot be read."""
         with suppress(SaysoError):
@@ -195,14 +211,20 @@ class Index:
             "complete": self.complete,
         }
 
-    def facets(self) -> dict[str, Json]:
-        """The number of sessions of each status and flow, and the people and channels that there are."""
+    def facets(self, wanted: Wanted = _ALL) -> dict[str, Json]:
+        """The number of sessions of each status, as far as the other filters let them through, and of each flow; and the people
+        and channels that there are."""
+        others, words = (
+            wanted._replace(status=(), standing=(), before="", limit=_ALL.limit),
+            wanted.q.lower().split(),
+        )
         statuses: dict[str, int] = {}
         standings: dict[str, int] = {}
         flows: dict[str, int] = {}
         for known in self._known.values():
-            statuses[known.status] = statuses.get(known.status, 0) + 1
-            standings[known.standing] = standings.get(known.standing, 0) + 1
+            counts = others == _ALL or self._fits(known, others, words)
+            statuses[known.status] = statuses.get(known.status, 0) + counts
+            standings[known.standing] = standings.get(known.standing, 0) + counts
             flows[known.head.flow_name] = flows.get(known.head.flow_name, 0) + 1
         people = sorted({known.person for known in self._known.values() if known.person})
         channels = sorted({known.channel for known in self._known.values() if known.channel})
@@ -270,12 +292,17 @@ class Index:
             del self._known[session_id]
             self._order = None
             return None
-        if head != known.head:  # kept for `refresh`, which tells whoever watches
-            known = self._read(head)
+        if head == known.head:
+            known = self._known[session_id] = self._named(known)
+        else:  # kept for `refresh`, which tells whoever watches
+            known = self._named(self._read(head))
         asked: Sequence[question_row.PromptState] = ()
+        until: str | None = None
         if head.status == "paused":
             with suppress(SaysoError):
                 asked = question_row.waiting(self._store.prompts, session_id=session_id)
+                timers = self._store.timers.of(session_id) if head.phase == "waiting" and not asked else []
+                until = min((timer.due_at for timer in timers), default=None)
         return {
             **head_json(head, asked),
             "status": known.status,
@@ -285,6 +312,7 @@ class Index:
             "channelName": self._names.of(known.channel),
             "parent": head.parent_session_id,
             "events": head.seq,
+            "until": until,
             "waits": self._names.within(waits_for(head, asked, lock, None) or _reason(known.error)),
         }
 

@@ -16,7 +16,8 @@ from bot.wire.users import Channels, LookupFailed, People
 
 _KEPT_SECONDS = 3600.0
 _ID = re.compile(r"[UWCGD][A-Z0-9]{2,}")
-_MENTION = re.compile(r"(?:@(?=[UW])|#(?=[CG]))([A-Z0-9]{3,})\b")
+_MENTION = re.compile(r"<([@#])([A-Z0-9]{3,})(?:\|[^<>]*)?>|(?:@(?=[UW])|#(?=[CG]))([A-Z0-9]{3,})\b")
+"""A mention as Slack writes it, or without its brackets."""
 
 
 class Names:
@@ -44,7 +45,11 @@ class Names:
 
     def within(self, text: str) -> str:
         """A text in which people and channels are mentioned, with what they are called."""
-        return _MENTION.sub(lambda found: found[0][0] + self.of(found[1]).removeprefix("#"), text)
+        return _MENTION.sub(self._mentioned, text)
+
+    def _mentioned(self, found: re.Match[str]) -> str:
+        sign, entry = found[1] or found[0][0], found[2] or found[3]
+        return sign + self.of(entry).removeprefix("#")
 
     async def run(self, found: Callable[[], None]) -> None:
         """Ask Slack for what is wanted, for ever; `found` is called when there are new names. Without a token nobody is

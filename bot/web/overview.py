@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import date, timedelta
 from decimal import Decimal
 
-from bot.rendering.text import plain, waiting_on
+from bot.rendering.text import message_line, plain, read, waiting_on
 from bot.terminal.console import clean, one_line
 from bot.terminal.lists import letter_json, spend_json
 from bot.web.documents import text_of
@@ -48,19 +48,22 @@ class Waiting:
             "inAll": sum(counts.prompts.values()),
             "locks": locks(self._store),
             "timers": [
-                {"sessionId": timer.session_id, "due": timer.due_at}
+                {
+                    "sessionId": timer.session_id,
+                    "flow": _flow(self._store, timer.session_id),
+                    "due": timer.due_at,
+                }
                 for timer in self._store.timers.rows(limit=_MOST)
             ],
         }
 
     def _question(self, prompt: PromptState, number: int) -> dict[str, Json]:
-        head = self._store.sessions.head(prompt.session_id)
         return {
             "promptId": prompt.prompt_id,
             "sessionId": prompt.session_id,
-            "flow": "" if head is None else head.flow_name,
+            "flow": _flow(self._store, prompt.session_id),
             "kind": prompt.kind,
-            "message": one_line(self._names.within(plain(prompt.message)), 200),
+            "message": one_line(self._names.within(message_line(read(prompt.message), 200)), 200),
             "asks": self._names.within(one_line(plain(waiting_on(prompt, prompt.requester)), 120)),
             "for": self._names.of(prompt.requester_name or prompt.requester_id or ""),
             "channel": self._names.of(prompt.channel or ""),
@@ -76,6 +79,14 @@ class Waiting:
                     self._since.clear()
                 self._since[prompt.prompt_id] = asked.requested_at
         return self._since.get(prompt.prompt_id)
+
+
+def _flow(store: Store, session_id: str) -> str:
+    """The name of a session's flow; empty where it is gone, or its records are damaged."""
+    with suppress(SaysoError):
+        head = store.sessions.head(session_id)
+        return "" if head is None else head.flow_name
+    return ""
 
 
 def _read(row: PromptRow) -> PromptState | None:
@@ -135,5 +146,7 @@ def spend(store: Store, today: str, days: int, cap: Decimal | None) -> dict[str,
     for name in ("byFlow", "bySession"):
         dearest = sorted(found[name].items(), key=lambda item: -Decimal(item[1]["cost"]))
         found[name] = dict(dearest[:_LISTED])
+    for session_id, cost in found["bySession"].items():
+        cost["flow"] = _flow(store, session_id)
     most = max((float(day["cost"]) + float(day["unsure"]) for day in found["byDay"].values()), default=0.0)
     return {**found, "most": most or 1.0}

@@ -23,7 +23,7 @@ from bot.config.library import Library
 from bot.config.settings import Settings
 from bot.pages import HEADERS, is_foreign, page_file
 from bot.start.form import fields_of, typed_inputs
-from bot.terminal.console import Place, UsageError
+from bot.terminal.console import UsageError, place_of
 from bot.web import documents, overview
 from bot.web.access import CHANGES, NO_LOGIN, Access, Login
 from bot.web.acts import Acts
@@ -72,7 +72,8 @@ LOGIN = web.RequestKey("login", Login)
 
 
 class Room:
-    """The control room over one store. `write`: true if things may be changed here; `link_to` gives the address of a thread."""
+    """The control room over one store. `write`: true if things may be changed here; `link_to` gives the address of a thread, and
+    `chat` is the address of the local workspace, where there is one."""
 
     def __init__(
         self,
@@ -83,9 +84,10 @@ class Room:
         *,
         write: bool,
         link_to: Callable[[Mapping[str, Json]], str] = documents.slack_link,
+        chat: str = "",
     ) -> None:
         self.access = access
-        self._command, self._link_to = Place(home=str(settings.home)).command, link_to
+        self._command, self._link_to, self._chat = place_of(settings).command, link_to, chat
         self.scheme = "http"
         self.port_file = settings.home / "web.port"
         self.library = Library(settings.flows)
@@ -218,7 +220,6 @@ class Room:
         return {
             "name": login.name,
             "write": write,
-            "starts": write and any(self._acts.may_start(login.actor, flow) for flow in self._flows.values()),
             "admin": write and self._acts.is_admin(login.actor),
             "home": self._settings.home.name,
             "leaves": self.access.leaves,
@@ -284,7 +285,7 @@ class Room:
         grows = limit < _MOST_LISTED
         onward = {"limit": limit + _LISTED} if grows else {"limit": None, "before": page["next"]}
         more = link("/sessions", {**asked, **onward})
-        return {**page, "facets": self._index.facets(), "wanted": asked, "more": more, "grows": grows}
+        return {**page, "facets": self._index.facets(wanted), "wanted": asked, "more": more, "grows": grows}
 
     def _past(self, request: web.Request) -> documents.Past:
         return self._pasts.of(request.match_info["id"])
@@ -293,10 +294,11 @@ class Room:
         past, at = self._past(request), _number(request, "at", None)
         query, shown = request.query, _number(request, "events", documents.PAGE)
         step, named = query.get("step", ""), query.get("tab", "")
-        found = documents.session(self._store, past, at, self._names, self._link_to)
+        actor = request[LOGIN].actor
+        refuses = partial(self._acts.refusal, actor)
+        found = documents.session(self._store, past, at, self._names, self._link_to, refuses)
         if at is None and not query.keys() & {"step", "tab", "node"}:
             step = str(found["failing"])
-        actor, flow = request[LOGIN].actor, self._flows.get(past.head.flow_name)
         closed = self._acts.closed(actor, past.head) if self._write else None
         tab = named if named in _TABS else "step" if step or "node" in query else "steps"
         panel: dict[str, Json] = {}
@@ -314,7 +316,7 @@ class Room:
             **told,
             "picture": past.picture,
             "closed": closed and str(closed),
-            "startable": self._write and flow is not None and self._acts.may_start(actor, flow),
+            "noStart": self._no_start(actor, past.head.flow_name) if self._write else _READ_ONLY,
             "goOn": self._acts.go_on(past.head),
         }
 
@@ -337,18 +339,30 @@ class Room:
         found = self._index.matching(text)
         return found[0] if text and len(found) == 1 else text
 
+    def _no_start(self, actor: Actor, name: str) -> str | None:
+        """Why somebody cannot start a flow here; None if they can ask for it."""
+        flow = self._flows.get(name)
+        if flow is None:
+            return f"There is no flow {name} here, or not any more."
+        return self._acts.no_start(actor, flow)
+
     def _start(self, request: web.Request) -> dict[str, Json]:
-        """The flows that somebody can start, and the form of one, filled in as another session was."""
+        """The flows that somebody can start, why not the others, and the form of one, filled in as another session was."""
         actor, (name, like) = request[LOGIN].actor, (request.query.get(each, "") for each in ("flow", "like"))
-        flows = {each: flow for each, flow in self._flows.items() if self._acts.may_start(actor, flow)}
+        reasons = {each: self._no_start(actor, each) for each in sorted(self._flows)}
+        refused = dict.fromkeys(filter(None, reasons.values()))
+        flows = {each: self._flows[each] for each, why in reasons.items() if why is None}
         told: dict[str, Json] = {
-            "flows": sorted(flows),
+            "flows": list(flows),
+            "refused": [[why, [each for each in reasons if reasons[each] == why]] for why in refused],
+            "problem": self._no_start(actor, name) if name else None,
             "flow": name,
             "like": like,
             "channels": [words for _, words in self._index.facets()["channels"]],
             "channel": "",
             "fields": [],
             "served": bool(self._flows),
+            "chat": self._chat,
             "closed": self._acts.looks_only(actor) and str(self._acts.looks_only(actor))
             if self._write
             else _READ_ONLY,

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from engine.decide.commands import NodeDone
-from engine.flow.docs.diagram import LOOKS, PLAIN, mermaid, svg
+from engine.flow.docs.diagram import LOOKS, PLAIN, mermaid, placed, svg
 from engine.flow.load import load_flow
 from engine.journal.history import marks, tree
 from tests.support.engine import given
@@ -150,3 +150,21 @@ def test_a_rejection_is_drawn_as_a_decision() -> None:
     for drawn in (mermaid(case.flow, found), svg(case.flow, found)):
         assert "⊘ rejected" in drawn
         assert "✓ done" not in drawn
+
+
+def test_people_see_names_where_authors_see_ids() -> None:
+    """The picture of the control room calls nodes, also those that another one leads to, by their names."""
+    flow = load_flow(
+        "flow: named\nnodes:\n"
+        "  - {id: a, type: shell, name: Look at the disk, on_error: 'goto:b', with: {run: [df]}}\n"
+        "  - {id: b, type: noop, name: Call somebody}\n",
+        "named.yml",
+    )
+    [one, two] = placed(flow)["boxes"]
+    assert (one["node"], one["name"], one["lines"]) == (
+        "a",
+        "Look at the disk",
+        ["Look at the disk", "shell", "on error: go to Call somebody"],
+    )
+    assert two["lines"][0] == "Call somebody"
+    assert "on error: go to b" in mermaid(flow)

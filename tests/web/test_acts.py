@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import html
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bot.cli.app import run
-from bot.terminal.console import Exit
+from bot.config.settings import load_settings
+from bot.terminal.console import Exit, place_of
 from bot.terminal.follower import terminal_label
 from bot.web import acts
 from engine.decide import policy
@@ -63,6 +65,22 @@ async def test_a_rejection_that_needs_a_reason_can_be_given_one_on_the_page(home
         assert (await answered(visitor, session_id, "reject"))[0] == 400
         given = await answered(visitor, session_id, "reject", reason="Not on Fridays")
         assert given == (200, {"outcome": "applied", "there": True})
+
+
+async def test_nobody_is_offered_what_the_policy_would_refuse(home: Path) -> None:
+    """In place of buttons somebody of this machine reads who can answer, and why a failed run is not tried again from here."""
+    failing = "flow: gated\nallowed_to_start: [U0ANA]\nnodes: [{id: ask, type: fail, with: {message: no}}]\n"
+    async with served(home, Actor.local("mallory")) as (visitor, waiting):
+        async with roomful.engine_at(home / "sayso.db") as engine:
+            failed = await roomful.started(engine, failing, {})
+        for session_id, why, offer in (
+            (waiting, "can approve this", 'data-value="&#34;approve'),
+            (failed, "unless the flow lists local:mallory", "retry"),
+        ):
+            async with visitor.http.get(f"{visitor.url}/sessions/{session_id}") as answer:
+                page = await answer.text()
+            assert why in page
+            assert offer not in page
 
 
 async def refuse(home: Path, who: Actor) -> None:
@@ -145,13 +163,15 @@ async def test_a_session_is_paused_and_goes_on_and_is_ended(home: Path) -> None:
 
 
 async def test_a_failed_session_is_tried_again_from_the_page(home: Path) -> None:
-    """The page offers it where it can be, and the bot begins the next try; one that ended by a decision has no such button."""
+    """The page offers it where it can be, and the bot begins the next try; then it leads there, and offers it no more."""
     failing = "flow: gated\nallowed_to_start: ['local:ana', U0ANA]\nnodes:\n  - {id: ask, type: fail, with: {message: no}}\n"
     async with served(home, Actor.local("ana"), flow=failing) as (visitor, session_id):
         assert (await visitor.get(f"sessions/{session_id}"))["again"] is True
         told = await visitor.post("act", {"session": session_id, "do": "retry"})
         assert told == (200, {"outcome": "applied", "there": True})
         assert (await visitor.get(f"sessions/{next_try(session_id)}"))["parent"] == session_id
+        after = await visitor.get(f"sessions/{session_id}")
+        assert (after["again"], after["triedAgain"]) == (False, next_try(session_id))
 
 
 @pytest.mark.parametrize("do", ["migrate", "shown", "delivered", "", None, ["abort"]])
@@ -281,16 +301,32 @@ async def test_somebody_of_slack_starts_a_run_by_their_id(flows: Path) -> None:
 async def test_starts_are_offered_to_those_who_may_start(
     flows: Path, who: Actor, startable: list[str]
 ) -> None:
-    """The form lists the flows that somebody may start; no link leads to it, nor to one flow of it, for others."""
+    """The form lists the flows that somebody may start and says why not the others; of a run no link leads to it for them."""
     async with visited(flows, write=True) as visitor:
         visitor.log_in_as(who)
         await visitor.all_read()
         run = (await visitor.get("sessions", flow="restore-database"))["sessions"][0]["sessionId"]
-        assert (await visitor.get("start"))["flows"] == startable
+        told = await visitor.get("start")
+        assert told["flows"] == startable
+        assert sorted(name for _, names in told["refused"] for name in names) == sorted(
+            SERVED.keys() - set(startable)
+        )
         async with visitor.http.get(f"{visitor.url}/sessions/{run}") as answer:
             page = await answer.text()
-        assert ('href="/start"' in page) is bool(startable)
+        assert ('href="/start"' in page) is bool(who.id)
         assert ("start again with these inputs" in page) is ("restore-database" in startable)
+
+
+async def test_a_start_that_is_not_offered_says_why(flows: Path) -> None:
+    """Whoever is not listed reads which entry is missing, in the menu's view, at one flow, and on a run of it."""
+    why = "unless the flow lists local:mallory as"
+    async with visited(flows, write=True) as visitor:
+        visitor.log_in_as(Actor.local("mallory"))
+        await visitor.all_read()
+        run = (await visitor.get("sessions", flow="restore-database"))["sessions"][0]["sessionId"]
+        for path in ("start", "start?flow=restore-database", f"sessions/{run}"):
+            async with visitor.http.get(f"{visitor.url}/{path}") as answer:
+                assert why in await answer.text(), path
 
 
 async def test_a_start_that_is_offered_to_everybody_is_noticed(
@@ -430,6 +466,34 @@ async def test_no_button_stands_where_nobody_could_press_it(home: Path) -> None:
         [prompt_id] = state.open_prompts
         assert f"<code>sayso --home '{there}' sessions resume {session_id}</code>" in page
         assert f"<code>sayso --home '{there}' prompts answer {prompt_id} ANSWER</code>" in page
+
+
+def test_a_command_of_a_page_names_the_database_that_the_home_alone_would_not_mean(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the environment says, the command opens the database of the page; the home is enough where that is its own."""
+    for database in (None, "sqlite:////elsewhere/of.db"):
+        settings = load_settings({}, cwd=tmp_path, home=str(tmp_path), database_url=database)
+        named = ["--db", "/elsewhere/of.db"] if database else []
+        assert place_of(settings).command("run") == shlex.join(
+            ["sayso", "--home", str(tmp_path), *named, "run"]
+        )
+    monkeypatch.setenv("SAYSO_DATABASE_URL", "sqlite:////another.db")
+    settings = load_settings({}, cwd=tmp_path, home=str(tmp_path))
+    assert f"--db {tmp_path / 'sayso.db'}" in place_of(settings).command("run")
+
+
+async def test_each_option_of_a_question_has_its_command(home: Path) -> None:
+    """Where the page only shows, what it offers to copy answers the question as it stands."""
+    async with roomful.engine_at(home / "sayso.db") as engine:
+        begun = await roomful.started(engine, roomful.DEPLOY, {})
+        [prompt_id] = (await engine.state(begun)).open_prompts
+    async with visited(home) as visitor:
+        await visitor.log_in()
+        async with visitor.http.get(f"{visitor.url}/sessions/{begun}") as answer:
+            page = html.unescape(await answer.text())
+    for value in ("approve", "reject"):
+        assert f"<code>sayso --home {home} prompts answer {prompt_id} --value {value}</code>" in page
 
 
 @pytest.mark.parametrize(("who", "may"), [(Actor.local("ana"), True), (Actor(id="U0EVE"), False)])

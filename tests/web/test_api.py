@@ -69,6 +69,19 @@ async def test_sessions_are_found_by_words_and_filters(
     assert len((await visitor.get("sessions", **wanted))["sessions"]) == number
 
 
+async def test_states_are_counted_among_what_the_other_filters_show(visitor: Visitor) -> None:
+    """What a state would show is its number: of one flow, or of a time in which nothing began."""
+    counts = (await visitor.get("sessions", flow="restore-database", standing="waiting"))["facets"][
+        "standings"
+    ]
+    for standing, number in counts.items():
+        found = await visitor.get("sessions", flow="restore-database", standing=standing)
+        assert len(found["sessions"]) == number
+    long_ago = (await visitor.get("sessions", until="2000-01-01"))["facets"]["standings"]
+    assert long_ago.keys() == counts.keys()
+    assert not any(long_ago.values())
+
+
 async def test_a_run_is_found_by_what_it_gave_once_it_rests(visitor: Visitor, home: Path) -> None:
     """What a run that goes on elsewhere gives later is searched too."""
     wanted = await some(visitor, flow="deploy-checkout", standing="waiting")
@@ -368,6 +381,92 @@ async def test_a_failed_run_is_found_by_its_error_as_it_is_read(
     [row] = (await visitor.get("sessions", q=begun))["sessions"]
     for words in (row["waits"], '"blue"', "is ünwell"):
         assert [one["sessionId"] for one in (await visitor.get("sessions", q=words))["sessions"]] == [begun]
+
+
+NAMED = """flow: named
+inputs: {why: {type: string, default: "<@U0BEN> asked"}}
+nodes:
+  - id: hosts
+    name: All hosts
+    type: foreach
+    with: {items: [{name: web-1}, {name: web-2}], as: host}
+    body:
+      - {id: check, name: Check, type: shell, with: {run: [check, "{{ host.name }}"]}, on_crash: again}
+"""
+
+
+async def named(home: Path, monkeypatch: pytest.MonkeyPatch, runs: int = 1) -> list[str]:
+    """Sessions that fail at the second host, in a flow whose steps have names."""
+
+    async def check(config: Json, _: object) -> Outcome:
+        return Failed("exit_code", "no answer") if "web-2" in config["run"] else Completed({})
+
+    monkeypatch.setattr(roomful, "shell", check)
+    async with roomful.engine_at(home / "sayso.db") as engine:
+        return [await roomful.started(engine, NAMED, {}) for _ in range(runs)]
+
+
+async def test_a_failed_loop_names_its_item_in_the_list(
+    visitor: Visitor, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reason begins with the item as on its page, and is found by it."""
+    [begun] = await named(home, monkeypatch)
+    visitor.room._index.refresh()
+    await visitor.all_read()
+    [row] = (await visitor.get("sessions", q="web-2: answer"))["sessions"]
+    assert (row["sessionId"], row["waits"]) == (begun, "web-2: no answer")
+
+
+async def test_steps_are_called_as_people_know_them(
+    visitor: Visitor, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list of steps, the graph, a step's place and a comparison have names and items in place of ids and numbers."""
+    one, two = await named(home, monkeypatch, 2)
+    told = await visitor.get(f"sessions/{one}")
+    assert [step["called"] for step in told["steps"]] == ["All hosts", "web-1", "Check", "web-2", "Check"]
+    assert told["steps"][-1]["place"] == "All hosts › web-2 › Check"
+    assert [box["name"] for box in told["picture"]["boxes"]] == ["All hosts", "Check"]
+    rows = (await visitor.get("compare", left=one, right=two))["rows"]
+    assert [row["place"] for row in rows] == [
+        "All hosts",
+        "All hosts › web-1 › Check",
+        "All hosts › web-2 › Check",
+    ]
+    async with visitor.http.get(f"{visitor.url}/sessions/{one}") as answer:
+        page = await answer.text()
+    assert "All hosts › web-2 › Check" in page
+
+
+async def test_a_run_that_waits_for_a_time_says_until_when(visitor: Visitor, home: Path) -> None:
+    """The list has the time at which its timer is due, and nothing else that it waits for."""
+    flow = "flow: later\nnodes: [{id: nap, type: wait, with: {for: 2h}}]\n"
+    async with roomful.engine_at(home / "sayso.db") as engine:
+        begun = await roomful.started(engine, flow, {})
+        [timer] = (await engine.state(begun)).timers.values()
+    visitor.room._index.refresh()
+    row = await some(visitor, q=begun)
+    assert (row["waits"], row["until"]) == ("", timer.due_at)
+
+
+async def test_mentions_are_read_as_people_are_called(
+    visitor: Visitor, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Slack writes for a mention stands nowhere: an input shows the person."""
+    [begun] = await named(home, monkeypatch)
+    visitor.room._names.learn("U0BEN", "ben")
+    assert (await visitor.get(f"sessions/{begun}"))["inputs"] == {"why": "@ben asked"}
+
+
+async def test_a_question_is_read_without_its_marks(visitor: Visitor) -> None:
+    """In the list and among what waits there are no stars; on its page bold words are bold."""
+    head = await some(visitor, flow="deploy-checkout", standing="waiting")
+    [asked] = (await visitor.get(f"sessions/{head['sessionId']}"))["prompts"]
+    waiting = (await visitor.get("waiting"))["questions"]
+    [listed] = [one["message"] for one in waiting if one["promptId"] == asked["promptId"]]
+    assert head["waits"] == listed == asked["message"] == "Roll out {} to eu?".format(asked["words"][1][0])
+    assert asked["words"][1] == [asked["message"].split()[2], "strong"]
+    async with visitor.http.get(f"{visitor.url}/sessions/{head['sessionId']}") as answer:
+        assert f"<strong>{asked['words'][1][0]}</strong>" in await answer.text()
 
 
 async def test_one_look_reads_a_bounded_number_of_rows(

@@ -149,10 +149,10 @@ async def test_a_question_is_answered_on_the_page(browser: Browser, home: Path) 
 
 
 async def test_a_refusal_is_said_on_the_page(browser: Browser, home: Path) -> None:
-    """Whoever may not answer reads why not."""
-    access = Access(Actor.local("mallory"), time.monotonic)
+    """Whoever turns out not to be allowed to answer reads why not."""
+    eve = Actor(id="U0EVE", name="Eve")
     async with (
-        served(home, Actor.local("mallory"), access=access) as (visitor, session_id),
+        served(home, eve, access=Access(eve, time.monotonic)) as (visitor, session_id),
         shown(browser, visitor) as page,
     ):
         await page.goto(f"{visitor.url}/sessions/{session_id}")
@@ -167,7 +167,7 @@ async def test_enter_in_a_field_decides_nothing(
     """Beside buttons that decide, Enter sends what was written and presses none of them."""
     flow = """flow: chosen
 nodes:
-  - {id: ask, type: ask, with: {message: "Which?", choices: [eu, us], own_words: true}}
+  - {id: ask, type: ask, with: {message: "Which?", choices: [eu, us], own_words: true, who: [local:ana]}}
 """
     async with roomful.engine_at(home / "sayso.db") as engine:
         begun = await roomful.started(engine, flow, {})
@@ -188,7 +188,7 @@ nodes:
   - id: both
     type: parallel
     branches:
-      one: [{id: ask, type: ask, with: {message: "Why?"}}]
+      one: [{id: ask, type: ask, with: {message: "Why?", who: [local:ana]}}]
       two: [{id: other, type: ask, with: {message: "And you?"}}]
 """
     async with roomful.engine_at(home / "sayso.db") as engine:
@@ -213,6 +213,7 @@ nodes:
     type: ask
     with:
       message: Where?
+      who: [local:ana]
       form:
         properties:
           dry: {type: boolean, default: true, description: Nothing is changed.}
@@ -310,6 +311,24 @@ async def test_a_search_keeps_what_is_typed_meanwhile(browser: Browser, home: Pa
         await page.get_by_label("Started by").select_option("ben")
         await expect(page.locator(".session-row")).to_have_count(3)
         assert set(page.url.partition("?")[2].split("&")) == {"q=deploy", "person=ben"}
+
+
+async def test_runs_are_filtered_by_time(browser: Browser, home: Path) -> None:
+    """A time before now and days take each other's place, the states are counted anew, and nothing found leads back to all."""
+    async with visited(home) as visitor, shown(browser, visitor, phone=True) as page:
+        rows, within = page.locator(".session-row"), page.get_by_label("Started within")
+        await within.select_option("1h")
+        await expect(page).to_have_url(re.compile(r"within=1h"))
+        await expect(rows).to_have_count(20)
+        await page.get_by_text("Dates", exact=True).click()
+        await page.get_by_label("Before").fill("2020-01-01")
+        await expect(page).to_have_url(re.compile(r"\?until=2020-01-01$"))
+        await expect(rows).to_have_count(0)
+        await expect(within).to_have_value("")
+        await expect(page.locator(".chip .count").first).to_have_text("0")
+        await page.get_by_role("link", name="Show all runs").click()
+        await expect(rows).to_have_count(20)
+        await expect(page.get_by_label("Before")).to_have_value("")
 
 
 async def test_news_take_nothing_of_what_is_written_into_a_comparison(browser: Browser, home: Path) -> None:

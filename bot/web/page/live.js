@@ -51,11 +51,14 @@ function go(address, { replace = false } = {}) {
   return draw();
 }
 
+/** Fields that say the same otherwise: one takes the place of the others. */
+const RIVALS = { within: ["since", "until"], since: ["within"], until: ["within"] };
+
 /** Go where a field says: a filter, a search, the slider, another run of a step. */
 function choose(field) {
   const query = new URLSearchParams(location.search);
   const isLast = field.type === "range" && field.value === field.max;
-  for (const gone of ["before", "limit", field.name]) query.delete(gone);
+  for (const gone of ["before", "limit", field.name, ...(RIVALS[field.name] ?? [])]) query.delete(gone);
   if (field.value && !isLast) query.set(field.name, field.value);
   return go(`${location.pathname}${query.size ? `?${query}` : ""}`, { replace: true });
 }

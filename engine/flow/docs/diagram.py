@@ -10,8 +10,9 @@ by side. Text is measured by a conservative table of widths, so the picture need
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from html import escape
 from typing import NamedTuple, TypeAlias
 
@@ -72,8 +73,12 @@ def _columns(flow: Flow, node: Node, around: tuple[str, ...]) -> Iterator[Column
         yield Column("on failure", node.on_failure, node.on_failure in around)
 
 
-def _facts(node: Node) -> list[str]:
-    """Return the lines about a node below its name."""
+def _itself(node_id: str) -> str:
+    return node_id
+
+
+def _facts(node: Node, called: Callable[[str], str] = _itself) -> list[str]:
+    """Return the lines about a node below its name; `called` says what other nodes of its list are called."""
     lines = [node.type if node.as_ is None else f"{node.type} {node.as_}"]
     if node.condition is not None:
         lines.append(f"if {bare(node.if_)}")
@@ -85,13 +90,13 @@ def _facts(node: Node) -> list[str]:
     if node.agent is not None and node.agent.tools:
         lines.append(bare(f"with {', '.join(tool.name for tool in node.agent.tools)}"))
     if node.goto is not None:
-        lines.append(f"on error: go to {node.goto}")
-    on_reject = str(node.config.get("on_reject") or "stop")
-    if node.spec.mode == "prompt" and on_reject != "stop":
-        lines.append(f"on reject: {on_reject.replace('goto:', 'go to ')}")
-    on_timeout = str(node.config.get("on_timeout"))
-    if node.spec.mode == "prompt" and on_timeout.startswith("goto:"):
-        lines.append(f"on timeout: {on_timeout.replace('goto:', 'go to ')}")
+        lines.append(f"on error: go to {called(node.goto)}")
+    for word in ("reject", "timeout") if node.spec.mode == "prompt" else ():
+        then, goto, target = str(node.config.get(f"on_{word}") or "stop").partition("goto:")
+        if goto:
+            lines.append(f"on {word}: go to {called(target)}")
+        elif word == "reject" and then != "stop":
+            lines.append(f"on reject: {then}")
     return lines
 
 
@@ -280,9 +285,9 @@ def svg(flow: Flow, marks: Marks | None = None, title: str | None = None) -> str
 
 
 def placed(flow: Flow) -> dict[str, Json]:
-    """Return the same picture for other renderers: boxes, outer ones first, and arrows, with their places and words.
-    The boxes of nodes have the ids of their list and node."""
-    body = _body(flow, {})
+    """Return the same picture for other renderers, with the nodes' names for people in place of their ids: boxes, outer
+    ones first, and arrows, with their places and words. The boxes of nodes have the ids of their list and node."""
+    body = _body(flow, {}, by_name=True)
     boxes, arrows = [], []
     for shape in _shapes(body, _MARGIN, _MARGIN):
         if isinstance(shape, _Arrow):
@@ -296,16 +301,19 @@ def placed(flow: Flow) -> dict[str, Json]:
             arrows.append({**where, **words, "path": shape.path, "loop": shape.edge.type == "loop"})
         elif shape.box.look is not None:
             box, node = shape.box, shape.box.node
-            whose = {"list": node.list_id, "node": node.id, "type": node.type} if node is not None else {}
+            whose: dict[str, Json] = {}
+            if node is not None:
+                name = node.name or node.id
+                whose = {"list": node.list_id, "node": node.id, "name": name, "type": node.type}
             size = {"x": shape.x, "y": shape.y, "width": box.width, "height": box.height}
             boxes.append({**whose, **size, "lines": box.lines, "holds": bool(box.inside)})
     width, height = body.width + 2 * _MARGIN, body.height + 2 * _MARGIN
     return {"width": width, "height": height, "boxes": boxes, "arrows": arrows}
 
 
-def _body(flow: Flow, marks: Marks) -> _Box:
-    """Everything that is drawn of a flow."""
-    drawer = _Drawer(flow, marks)
+def _body(flow: Flow, marks: Marks, *, by_name: bool = False) -> _Box:
+    """Everything that is drawn of a flow; `by_name` for people, who know nodes by their names."""
+    drawer = _Drawer(flow, marks, by_name=by_name)
     body = drawer.list(ROOT, ())
     if flow.finally_list is not None:
         body = _stack([body, drawer.column(Column("finally", FINALLY, again=False), ())], [])
@@ -316,9 +324,10 @@ def _body(flow: Flow, marks: Marks) -> _Box:
 
 
 class _Drawer:
-    def __init__(self, flow: Flow, marks: Marks) -> None:
+    def __init__(self, flow: Flow, marks: Marks, *, by_name: bool) -> None:
         self._flow = flow
         self._marks = marks
+        self._by_name = by_name
 
     def list(self, list_id: str, around: tuple[str, ...]) -> _Box:
         """A list of nodes."""
@@ -340,13 +349,20 @@ class _Drawer:
         box.inside.append(((width - inner.width) / 2, _LINE + _PAD + 4, inner))
         return box
 
+    def _called(self, list_id: str, node_id: str) -> str:
+        node = self._flow.lists[list_id].by_id.get(node_id) if self._by_name else None
+        return bare(node.name or node_id) if node is not None else node_id
+
     def _node(self, node: Node, around: tuple[str, ...]) -> _Box:
         status = self._marks.get((node.list_id, node.id))
         look = LOOKS[status] if status else PLAIN
-        lines = [node.id, *_facts(node)] + ([look.words] if look.words else [])
+        called = partial(self._called, node.list_id)
+        lines = [called(node.id), *_facts(node, called)] + ([look.words] if look.words else [])
         held = [self.column(column, around) for column in _columns(self._flow, node, around)]
         head = _text_box(lines, look)
         head.node = node
+        if self._by_name:  # beside the name stand how often it ran, and its sign
+            head.width = max(head.width, _width(lines[:1]) + 2 * _BESIDE + _PAD)
         if not held:
             return head
         inner = sum(box.width for box in held) + _BESIDE * (len(held) - 1)
