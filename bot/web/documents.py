@@ -208,7 +208,7 @@ def _why_not(reason: str | None, names: Names) -> str | None:
 
 def _again(store: Store, past: Past, state: State, refuses: Refuses) -> dict[str, Json]:
     """Whether a failed session can be tried again: as which one it was, or why it is not."""
-    tried, asked = next_try(state.session_id), past.flow and starters(past.flow)
+    tried, asked = next_try(state.session_id), starters(past.flow) if past.flow else None
     if is_rejection(state.error) or store.sessions.head(tried) is not None:
         return {"triedAgain": None if is_rejection(state.error) else tried}
     try:
