@@ -88,8 +88,8 @@ class Acts:
         return {"outcome": receipt.outcome, "there": receipt.there}
 
     def no_start(self, actor: Actor, flow: Flow) -> str | None:
-        """Why somebody may not start a flow, as far as it is known here: the bot knows channels, groups and rotas. None if they
-        may."""
+        """The reason why somebody may not start a flow, as far as it is known here: the bot knows channels, groups and rotas.
+        None if they may."""
         if (problem := self.looks_only(actor)) is not None:
             return str(problem)
         listed = flow.allowed_to_start
@@ -104,7 +104,8 @@ class Acts:
         return authorize(known, "start", Target("", prompt=asked, allow_local=True, allow_guests=True)).reason
 
     def refusal(self, actor: Actor, action: Action, state: State, asked: Question | None) -> str | None:
-        """Why somebody may not do this to a session; None if they may. Of people of Slack only the bot knows enough to say."""
+        """The reason why somebody may not do this to a session; None if they may. Of people of Slack only the bot knows
+        enough to say."""
         if actor.kind != "local":
             return None
         gate = Gate(None, self._settings.admins, self._settings.allow_guests, allow_local=True)

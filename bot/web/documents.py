@@ -207,7 +207,7 @@ def _why_not(reason: str | None, names: Names) -> str | None:
 
 
 def _again(store: Store, past: Past, state: State, refuses: Refuses) -> dict[str, Json]:
-    """Whether a failed session can be tried again: as which one it was, or why it is not."""
+    """Say if a failed session can be tried again, as which one it was, or why it cannot."""
     tried, asked = next_try(state.session_id), starters(past.flow) if past.flow else None
     if is_rejection(state.error) or store.sessions.head(tried) is not None:
         return {"triedAgain": None if is_rejection(state.error) else tried}
@@ -238,7 +238,7 @@ def prompt(state: State, asked: Asked, flow: Flow | None, names: Names) -> dict[
 
 
 def places_of(root: Entry, flow: Flow | None) -> dict[str, str]:
-    """What the steps and passes of a tree are called, by path, each with what is around it: `Roll out › web-2 › Check`."""
+    """The names of the steps and passes of a tree, by path, each behind those around it: `Roll out › web-2 › Check`."""
     return {path: " › ".join(words) for path, words in _places(root, flow, ())}
 
 
@@ -254,7 +254,7 @@ def _places(
 
 
 def called(entry: Entry, around: Entry, flow: Flow | None) -> str:
-    """What people call a step or a pass: the name in the flow's file, and of a pass its item, round, branch or case."""
+    """The name of a step or a pass for people: that of the flow's file, and of a pass its item, round, branch or case."""
     if entry.kind == "pass":
         return one_line(_pass(entry))
     own, _, visit = entry.name.partition("~")
@@ -470,7 +470,7 @@ def step(past: Past, path: str, at: int | None, names: Names) -> dict[str, Json]
 
 
 def _as_read(start: ev.Start) -> Json:
-    """What a step was given, its fields in mrkdwn as people read them."""
+    """Return the input of a step, with its fields in mrkdwn as people read them."""
     if not isinstance(start.input, dict):
         return start.input
     marked = [name for name, kind in spec_of(start.node_type).markup.items() if kind == "mrkdwn"]

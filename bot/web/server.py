@@ -340,7 +340,7 @@ class Room:
         return found[0] if text and len(found) == 1 else text
 
     def _no_start(self, actor: Actor, name: str) -> str | None:
-        """Why somebody cannot start a flow here; None if they can ask for it."""
+        """The reason why somebody cannot start a flow here; None if they can ask for it."""
         flow = self._flows.get(name)
         if flow is None:
             return f"There is no flow {name} here, or not any more."
