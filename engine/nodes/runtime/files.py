@@ -18,7 +18,6 @@ import os
 import secrets
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from engine.language.codec import Json
 from engine.nodes.runtime.effects import before_effect
@@ -66,15 +65,6 @@ async def _done(work: Callable[[], Json], ctx: NodeContext) -> Outcome:
 # --- reading -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Page:
-    """Some lines of a file, as many as may be given at once."""
-
-    text: str
-    last: int
-    total: int
-
-
 def _read(ctx: NodeContext, path: str, first: int, most: int | None) -> Json:
     data = _bytes(ctx, path)
     if is_picture(data):
@@ -103,16 +93,16 @@ def _read(ctx: NodeContext, path: str, first: int, most: int | None) -> Json:
         taken.append(line if len(line) <= room else line[:room] + b" [... the line is cut here ...]")
         room -= len(line) + 1
     text = b"\n".join(taken).decode("utf-8", "replace").replace("\0", "\ufffd")
-    page = _Page(text, first - 1 + len(taken), len(lines))
-    if page.total and first > page.total:
-        raise Refusal("no_such_line", f"{path} has {page.total} lines; there is no line {first}")
+    last, total = first - 1 + len(taken), len(lines)
+    if total and first > total:
+        raise Refusal("no_such_line", f"{path} has {total} lines; there is no line {first}")
     return {
         "path": "/".join(session_path(path)),
-        "text": page.text,
+        "text": text,
         "first_line": first,
-        "last_line": page.last,
-        "total_lines": page.total,
-        "more": page.last < page.total,
+        "last_line": last,
+        "total_lines": total,
+        "more": last < total,
         "size": len(data),
     }
 

@@ -19,7 +19,7 @@ import codecs
 import re
 import socket
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import aiohttp
@@ -66,7 +66,7 @@ async def http(config: dict[str, Json], ctx: NodeContext) -> Outcome:
     if ctx.aborted.is_set():
         return Interrupted("cut", "the session was leaving before the request was sent")
     redactor = resolver.redactor()
-    exchange = _Exchange(request)
+    exchange = _Exchange(request, first=request)
     outcome = await _within(_perform(exchange, redactor), exchange, ctx)
     # Outputs are redacted already; a message may quote the client or the server.
     return outcome if isinstance(outcome, Completed) else redacted(outcome, redactor)
@@ -77,15 +77,12 @@ class _Exchange:
     """Progress of a request: the hop due now, and whether a server may have received one."""
 
     request: Request
+    first: Request
     refused: str | None = None
     connected: bool = False
     lost: BaseException | None = None
     changed: bool = False
     "True if a redirect answered an earlier hop whose method changes things."
-    first: Request = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.first = self.request
 
     @property
     def in_doubt(self) -> bool:
@@ -161,13 +158,21 @@ async def _answer(request: Request, response: aiohttp.ClientResponse, redactor: 
     text = _to_text(data, response.charset)
     inexact = None
     try:
-        parsed = copy(read(text)) if complete and _says_json(response) else None
+        kind = response.content_type.lower()
+        is_json = kind == "application/json" or kind.endswith("+json")
+        parsed = copy(read(text)) if complete and is_json else None
     except NotJson as error:
         parsed, inexact = None, str(error) if isinstance(error, Inexact) else None
+    if complete:
+        body = redactor.text(text)
+    else:
+        kept = len(_to_text(data[: request.max_body], response.charset))
+        body = redactor.window(text, 0, kept)
+        body += f"\n[… cut here: the body is longer than {request.max_body} bytes …]"
     output: dict[str, Json] = {
         "status": response.status,
         "headers": redactor.json(_headers(response)),
-        "body": _shown(data, text, complete, request.max_body, response.charset, redactor),
+        "body": body,
         "json": redactor.json(parsed),
     }
     if not request.is_ok(response.status):
@@ -182,20 +187,6 @@ async def _answer(request: Request, response: aiohttp.ClientResponse, redactor: 
         message = f"{reported(request)}: the answer does not fit `schema`: {'; '.join(wrong)}"
         return Failed("schema", message, output)
     return Completed(output)
-
-
-def _shown(
-    data: bytes, text: str, complete: bool, limit: int, charset: str | None, redactor: Redactor
-) -> str:
-    if complete:
-        return redactor.text(text)
-    kept = len(_to_text(data[:limit], charset))
-    return f"{redactor.window(text, 0, kept)}\n[… cut here: the body is longer than {limit} bytes …]"
-
-
-def _says_json(response: aiohttp.ClientResponse) -> bool:
-    kind = response.content_type.lower()
-    return kind == "application/json" or kind.endswith("+json")
 
 
 # --- the answer, which may be anything: of any size, in any charset, JSON or only called so -----------------
@@ -318,10 +309,8 @@ class Request:
 
     def is_ok(self, status: int) -> bool:
         """True if an answer with this status is a success."""
-        if self.ok_status is not None:
-            return status in self.ok_status
         # A redirect that says where to is followed before; 304 is the answer to a question that the flow asked.
-        return status < 300 or status == 304
+        return self.accepts(status) if self.ok_status is not None else status < 300 or status == 304
 
 
 def prepare(config: Mapping[str, Json], key: str, resolver: Resolver) -> Request:

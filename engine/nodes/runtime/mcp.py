@@ -201,7 +201,7 @@ class McpServers:
         """The call: made now, or the one that is open while people were asked. Raises `_Gone`."""
         if not saved.get("open"):
             return self._begun(connection, client, call, ctx, saved)
-        open_call = connection.calls.found(ctx.idempotency_key)
+        open_call = connection.calls.get(ctx.idempotency_key)
         if open_call is None:
             raise _Gone("it was open while people were asked, and sayso was restarted")
         open_call.answer((mcp_asks.responses(saved) or {})[_OPEN])
@@ -389,17 +389,13 @@ class _Connection:
         if self.server.url is None:
             from mcp import StdioServerParameters, stdio_client
 
-            server = self.server
-            command = server.command or ""
-            parameters = StdioServerParameters(
-                command=command, args=list(server.args), env=told, cwd=server.cwd
-            )
+            command, args = self.server.command or "", list(self.server.args)
+            parameters = StdioServerParameters(command=command, args=args, env=told, cwd=self.server.cwd)
             transport = stdio_client(parameters, errlog=errors)
         else:
             transport = await self._address(stack, told)
-        return await stack.enter_async_context(
-            Client(_watched(transport, self.ended), elicitation_callback=self.calls.asked)
-        )
+        client = Client(_watched(transport, self.ended), elicitation_callback=self.calls.asked)
+        return await stack.enter_async_context(client)
 
     async def _address(self, stack: AsyncExitStack, headers: dict[str, str]) -> Any:
         import httpx2

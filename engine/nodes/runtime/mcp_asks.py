@@ -42,13 +42,10 @@ class Unaskable(Exception):
 
 def asks(requests: Mapping[str, Any], hosts: Iterable[str], told: Callable[[str], str]) -> list[Json]:
     """Convert a server's questions to prompts; `told` cleans its text for display. Raises `Unaskable`."""
-    return [_ask(key, request, tuple(hosts), told) for key, request in requests.items()]
-
-
-def _ask(key: str, request: Any, hosts: tuple[str, ...], told: Callable[[str], str]) -> dict[str, Json]:
-    if request.method != "elicitation/create":
-        raise Unaskable(f"it asks for {told(request.method)}, which is refused: only people are asked here")
-    return question(key, request.params, hosts, told)
+    for method in (request.method for request in requests.values()):
+        if method != "elicitation/create":
+            raise Unaskable(f"it asks for {told(method)}, which is refused: only people are asked here")
+    return [question(key, request.params, tuple(hosts), told) for key, request in requests.items()]
 
 
 def question(key: str, params: Any, hosts: tuple[str, ...], told: Callable[[str], str]) -> dict[str, Json]:

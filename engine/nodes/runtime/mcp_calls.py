@@ -86,27 +86,20 @@ class OpenCall:
             self._asked.clear()
 
 
-class OpenCalls:
+class OpenCalls(dict[str, OpenCall]):
     """The calls of one connection, by their idempotency keys."""
-
-    def __init__(self) -> None:
-        self._calls: dict[str, OpenCall] = {}
 
     def begin(self, key: str, sent: Coroutine[Any, Any, Any]) -> OpenCall:
         """Make a call."""
-        call = self._calls[key] = OpenCall(sent)
+        call = self[key] = OpenCall(sent)
         call.task.add_done_callback(lambda task: self._ended(key, call))
         return call
-
-    def found(self, key: str) -> OpenCall | None:
-        """Return the call of that key, which may have ended meanwhile."""
-        return self._calls.get(key)
 
     async def asked(self, context: Any, params: Any) -> ElicitResult:
         """Handle a server's question within an open call."""
         from mcp.types import ElicitResult
 
-        calls = [call for call in self._calls.values() if not call.task.done()]
+        calls = [call for call in self.values() if not call.task.done()]
         if len(calls) == 1:
             return await calls[0].ask(params)
         _log.warning("an MCP server asks for something within one of %d calls: it is told no", len(calls))
@@ -118,5 +111,5 @@ class OpenCalls:
         asyncio.get_running_loop().call_later(_KEPT_SECONDS, self._forget, key, call)
 
     def _forget(self, key: str, call: OpenCall) -> None:
-        if self._calls.get(key) is call:
-            del self._calls[key]
+        if self.get(key) is call:
+            del self[key]

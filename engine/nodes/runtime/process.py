@@ -237,7 +237,10 @@ class _Group:
             if not exited.done():
                 await asyncio.wait({exited}, timeout=left)
                 continue
-            _reap(self._id)
+            # Orphans of this group become ours in a container, where this program may be process 1.
+            with contextlib.suppress(ChildProcessError):
+                while os.waitpid(-self._id, os.WNOHANG) != (0, 0):  # noqa: ASYNC222 - it does not wait
+                    pass
             if not self._has_members():
                 return True
             if kill:
@@ -249,13 +252,6 @@ class _Group:
 
     def _has_members(self) -> bool:
         return _has_members(self._id) or bool(self._strays())
-
-
-def _reap(group: int) -> None:
-    """Reap orphans of this group if they became ours: in a container this program may be process 1."""
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-group, os.WNOHANG) != (0, 0):
-            pass
 
 
 def _has_members(group: int) -> bool:

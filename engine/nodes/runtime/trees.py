@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import shutil
 import stat
 import time
 from collections.abc import Mapping
@@ -20,7 +21,6 @@ from engine.nodes.runtime.folder import NO_LINK, folder_inside
 
 log = logging.getLogger("sayso.engine")
 
-_CHUNK = 1 << 20
 _SETTLED_NS = 200_000_000
 """A file that changed so recently may change again without its times telling."""
 
@@ -76,18 +76,14 @@ def _entry(at: int, name: str, path: str, seen: Seen, began: int) -> Tree:
         return {}
     times = status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
     known = seen.get(path)
-    digest = known[1] if known is not None and known[0] == times else _digest(at, name)
+    if known is not None and known[0] == times:
+        digest = known[1]
+    else:
+        with os.fdopen(os.open(name, NO_LINK, dir_fd=at), "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
     if began - status.st_ctime_ns > _SETTLED_NS:
         seen[path] = times, digest
     return {path: File(digest, status.st_size, stat.S_IMODE(status.st_mode) & 0o777)}
-
-
-def _digest(at: int, name: str) -> str:
-    digest = hashlib.sha256()
-    with os.fdopen(os.open(name, NO_LINK, dir_fd=at), "rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def encoded(path: str) -> str:
@@ -129,16 +125,11 @@ def lay_out(
             (root / named(path)).mkdir(mode=0o700)
         elif isinstance(entry, File):
             if entry.digest in at_hand:
-                _copy(old, at_hand[entry.digest], root / named(path))
+                with opened(old, at_hand[entry.digest]) as source, (root / named(path)).open("xb") as copy:
+                    shutil.copyfileobj(source, copy)
             else:
                 missing.append((path, entry))
     return missing
-
-
-def _copy(old: Path, path: str, target: Path) -> None:
-    with opened(old, path) as source, target.open("xb") as copy:
-        while chunk := source.read(_CHUNK):
-            copy.write(chunk)
 
 
 def finish(root: Path, tree: Mapping[str, Entry]) -> None:

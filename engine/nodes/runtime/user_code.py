@@ -63,9 +63,9 @@ class Context:
         self._show = ctx.progress
         self._meter = ctx.meter
         self._loop = asyncio.get_running_loop()
-        self._told = False
         self._watched = False
         self._checked = False
+        self._signal = asyncio.Event()
 
     @cached_property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
@@ -75,14 +75,13 @@ class Context:
     @property
     def aborted(self) -> bool:
         """True if the function was asked to leave. Clean up then and call `checkpoint`."""
-        return self._told and self._note()
+        self._watched |= self._signal.is_set()
+        return self._signal.is_set()
 
     @property
     def abort_signal(self) -> asyncio.Event:
         """Return the same as an event to await in `async` functions."""
         self._watched = True
-        if self._told:
-            self._signal.set()
         return self._signal
 
     def checkpoint(self, saved: Json = None) -> None:
@@ -108,19 +107,6 @@ class Context:
             else:
                 self._loop.call_soon_threadsafe(self._meter, Meter(float(done), float(total), line))
 
-    @cached_property
-    def _signal(self) -> asyncio.Event:
-        return asyncio.Event()
-
-    def _note(self) -> bool:
-        self._watched = True
-        return True
-
-    def _leave(self) -> None:
-        self._told = True
-        if "_signal" in vars(self):
-            self._signal.set()
-
 
 class _Log(logging.LoggerAdapter[logging.Logger]):
     """Says which node of which session writes."""
@@ -145,8 +131,8 @@ async def supervise(name: str, work: Callable[[Context], Awaitable[Json]], ctx: 
         nonlocal reason
         if reason is None and not ended.done():
             reason = why
-            context._leave()
             timers.append(loop.call_later(POLITE, cancel))
+            context._signal.set()
 
     def cancel() -> None:
         nonlocal cancelled
@@ -160,7 +146,7 @@ async def supervise(name: str, work: Callable[[Context], Awaitable[Json]], ctx: 
         noticed = reason is not None and (cancelled or context._watched)
         return _outcome(name, result, reason, noticed, ctx)
     finally:
-        context._leave()
+        context._signal.set()
         task.cancel()
         for timer in timers:
             timer.cancel()

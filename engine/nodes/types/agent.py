@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, TypeAdapter, WithJsonSchema
 
 from engine.language.codec import Json
 from engine.language.diagnostics import kind_of
-from engine.nodes.types.fields import Config, Duration, NodeId, Shown, Text
+from engine.nodes.types.fields import Config, Duration, NodeId, Shown, Text, text_like
 from engine.nodes.types.spec import Known, NodeSpec
 from engine.types.lattice import NUMBERS, TEXTS, Type, mapping_of, schema_type
 
@@ -84,17 +84,11 @@ AgentContextEntry: TypeAlias = Annotated[
 ]
 
 
-def _domain(value: Any) -> str:
-    if not isinstance(value, str) or not _DOMAIN.fullmatch(value):
-        raise ValueError(
-            f"{kind_of(value)} names no host: write example.com, example.com/docs, or `*` for any"
-        )
-    return value
-
-
 _DOMAIN = re.compile(r"\*|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+(/\S*)?", re.ASCII)
 Domain: TypeAlias = Annotated[
-    str, BeforeValidator(_domain), WithJsonSchema({"type": "string", "pattern": _DOMAIN.pattern})
+    str,
+    text_like(_DOMAIN, "{} names no host: write example.com, example.com/docs, or `*` for any"),
+    WithJsonSchema({"type": "string", "pattern": _DOMAIN.pattern}),
 ]
 
 

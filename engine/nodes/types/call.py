@@ -33,11 +33,6 @@ class CallConfig(Config):
     """The input of the tool."""
 
 
-def _preview(config: Mapping[str, Json]) -> Iterator[str]:
-    yield quoted(config["tool"])
-    yield from _arguments(config.get("arguments") or {})
-
-
 def _arguments(given: Mapping[str, Json]) -> Iterator[str]:
     """Each argument behind its name. What replaces a text stands there as a diff, in the place of both texts."""
     change = _change_of(given)
@@ -95,7 +90,7 @@ def _marked(mark: str, lines: Sequence[str]) -> Iterator[str]:
 SPEC = NodeSpec(
     config=CallConfig,
     outputs={"tool": "The tool that may be called.", "arguments": "The arguments that were approved."},
-    preview=_preview,
+    preview=lambda config: [quoted(config["tool"]), *_arguments(config.get("arguments") or {})],
     previewed=frozenset({"tool", "arguments"}),
     most_shown=MOST_SHOWN,
 )

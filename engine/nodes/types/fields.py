@@ -26,7 +26,6 @@ from pydantic import (
     GetJsonSchemaHandler,
     PlainSerializer,
     RootModel,
-    ValidatorFunctionWrapHandler,
     WithJsonSchema,
     WrapValidator,
 )
@@ -79,21 +78,16 @@ def _positive(value: Any) -> float:
     return seconds
 
 
-def _size(value: Any) -> int:
-    return _size_up_to(value, 16 * 2**20, "16MiB")
+def _size_up_to(most: int, written: str) -> BeforeValidator:
+    def check(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            raise ValueError(f"expected a size such as 64KiB, not {kind_of(value)}")
+        size = value if isinstance(value, int) else parse_size(value)
+        if not 1 <= size <= most:
+            raise ValueError(f"expected a size from 1B to {written}, not {value}")
+        return size
 
-
-def _file_size(value: Any) -> int:
-    return _size_up_to(value, 2**30, "1GiB")
-
-
-def _size_up_to(value: Any, most: int, written: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        raise ValueError(f"expected a size such as 64KiB, not {kind_of(value)}")
-    size = value if isinstance(value, int) else parse_size(value)
-    if not 1 <= size <= most:
-        raise ValueError(f"expected a size from 1B to {written}, not {value}")
-    return size
+    return BeforeValidator(check)
 
 
 def _moment(value: Any) -> str:
@@ -102,13 +96,15 @@ def _moment(value: Any) -> str:
     return parse_moment(value)
 
 
-def _person(value: Any) -> str:
-    if not isinstance(value, str) or not _PERSON.fullmatch(value):
-        raise ValueError(
-            f"{kind_of(value)} names nobody: write a user id (U012ABCDEF), an e-mail address, "
-            "a user group (@sre), a rota (rota:payments), manager, channel, requester or local:<user>"
-        )
-    return value
+def text_like(pattern: re.Pattern[str], wrong: str, most: int = sys.maxsize) -> BeforeValidator:
+    """Require text of this form, of at most so many characters; `wrong` is the error, with `{}` for the value."""
+
+    def check(value: Any) -> str:
+        if not isinstance(value, str) or not pattern.fullmatch(value) or len(value) > most:
+            raise ValueError(wrong.format(kind_of(value)))
+        return value
+
+    return BeforeValidator(check)
 
 
 def _scalar(value: Any) -> str | dict[str, Json]:
@@ -170,12 +166,6 @@ def _callable(value: Any) -> str:
     return value
 
 
-def _node_id(value: Any) -> str:
-    if not isinstance(value, str) or not NAME.fullmatch(value) or len(value) > MAX_NAME:
-        raise ValueError(f"expected the id of a node, not {kind_of(value)}")
-    return value
-
-
 def _schema(kind: str, **more: Any) -> WithJsonSchema:
     return WithJsonSchema({"type": kind, **more})
 
@@ -194,15 +184,23 @@ _SIZE_SCHEMA = WithJsonSchema(
     {"anyOf": [{"type": "string", "pattern": SIZE_PATTERN}, {"type": "integer"}], "title": "size"}
 )
 
-Size: TypeAlias = Annotated[int, BeforeValidator(_size), _SIZE_SCHEMA]
+Size: TypeAlias = Annotated[int, _size_up_to(16 * 2**20, "16MiB"), _SIZE_SCHEMA]
 """Bytes, written `64KiB` or as a number."""
 
-FileSize: TypeAlias = Annotated[int, BeforeValidator(_file_size), _SIZE_SCHEMA]
+FileSize: TypeAlias = Annotated[int, _size_up_to(2**30, "1GiB"), _SIZE_SCHEMA]
 """Size in bytes, for files."""
 
 Moment: TypeAlias = Annotated[str, BeforeValidator(_moment), _schema("string", title="moment")]
 
-Person: TypeAlias = Annotated[str, BeforeValidator(_person), _schema("string", title="person")]
+Person: TypeAlias = Annotated[
+    str,
+    text_like(
+        _PERSON,
+        "{} names nobody: write a user id (U012ABCDEF), an e-mail address, a user group (@sre), "
+        "a rota (rota:payments), manager, channel, requester or local:<user>",
+    ),
+    _schema("string", title="person"),
+]
 
 Scalar: TypeAlias = Annotated[
     Any, BeforeValidator(_scalar), WithJsonSchema({"type": ["string", "number", "boolean"], "title": "text"})
@@ -246,19 +244,17 @@ Marked: TypeAlias = Annotated[Text, AfterValidator(_seen_in_markup)]
 
 Label: TypeAlias = Annotated[str, Field(min_length=1, max_length=75), SEEN]
 NodeId: TypeAlias = Annotated[
-    str, BeforeValidator(_node_id), WithJsonSchema({"type": "string", "pattern": f"^{NAME.pattern}$"})
+    str,
+    text_like(NAME, "expected the id of a node, not {}", MAX_NAME),
+    _schema("string", pattern=f"^{NAME.pattern}$"),
 ]
 Callable_: TypeAlias = Annotated[
     str, BeforeValidator(_callable), WithJsonSchema({"type": "string", "pattern": r"^[\w.]+:\w+$"})
 ]
 
 
-def _or_any(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
-    return value if value == "any" else check(value)
-
-
 # Not a union with the word: pydantic's errors for a union name all of its members.
-OR_ANY = WrapValidator(_or_any)
+OR_ANY = WrapValidator(lambda value, check: value if value == "any" else check(value))
 
 AS_IT_IS = PlainSerializer(lambda value: value)
 

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import Field, WithJsonSchema
 
-from engine.language.diagnostics import kind_of
-from engine.nodes.types.fields import Config
+from engine.nodes.types.fields import Config, text_like
 from engine.nodes.types.names import FLOW_NAME, MAX_NAME
 from engine.nodes.types.spec import NodeSpec
 
-
-def _flow_name(value: Any) -> str:
-    if not isinstance(value, str) or not FLOW_NAME.fullmatch(value) or len(value) > MAX_NAME:
-        raise ValueError(f"expected the name of a flow such as `rollback`, not {kind_of(value)}")
-    return value
-
-
 FlowName: TypeAlias = Annotated[
-    str, BeforeValidator(_flow_name), WithJsonSchema({"type": "string", "pattern": f"^{FLOW_NAME.pattern}$"})
+    str,
+    text_like(FLOW_NAME, "expected the name of a flow such as `rollback`, not {}", MAX_NAME),
+    WithJsonSchema({"type": "string", "pattern": f"^{FLOW_NAME.pattern}$"}),
 ]
 
 

@@ -5,7 +5,7 @@ What a container takes is evaluated once, when it starts, and is frozen from the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, TypeAlias
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
@@ -61,10 +61,6 @@ def _item(known: Known) -> Type:
     return items.items or ANY if items.kinds == LIST else ANY
 
 
-def _variables(known: Known, last: Callable[[], Mapping[str, Type]]) -> dict[str, Type]:
-    return {"index": NUMBERS, _item_name(known.with_): _item(known)}
-
-
 SPEC = NodeSpec(
     config=ForeachConfig,
     outputs={
@@ -79,5 +75,5 @@ SPEC = NodeSpec(
     parts={"body": "The nodes that run for each item.", "edges": BODY_EDGES},
     required_parts=("body",),
     item_name=_item_name,
-    variables=_variables,
+    variables=lambda known, last: {"index": NUMBERS, _item_name(known.with_): _item(known)},
 )

@@ -23,7 +23,7 @@ from engine.nodes.types.fields import (
     codes,
 )
 from engine.nodes.types.preview import as_json, block, named, quoted, without_secrets
-from engine.nodes.types.spec import Known, NodeSpec, OnCrash
+from engine.nodes.types.spec import Known, NodeSpec
 from engine.types.lattice import ANY, NUMBERS, TEXTS, Type, mapping_of, schema_type
 
 _READ_ONLY = ("GET", "HEAD", "OPTIONS")
@@ -103,10 +103,6 @@ class HttpConfig(Config):
         yield from check_headers(raw)
 
 
-def _on_crash(with_: Mapping[str, Json]) -> OnCrash:
-    return "again" if with_.get("method", "GET") in _READ_ONLY else "ask"
-
-
 def _output(known: Known) -> Type:
     """Return the output type of a request; `schema` defines its JSON."""
     schema = known.with_.get("schema")
@@ -137,7 +133,7 @@ SPEC = NodeSpec(
     },
     output=_output,
     timeout=30.0,
-    on_crash=_on_crash,
+    on_crash=lambda with_: "again" if with_.get("method", "GET") in _READ_ONLY else "ask",
     crash_words="`again` for `GET`, `HEAD` and `OPTIONS`, else `ask`",
     unknown_output={"status": None, "headers": {}, "body": "", "json": None},
     preview=_preview,

@@ -182,10 +182,6 @@ def _output(known: Known) -> Type:
     return mapping_of({"channel": TEXTS, "ts": ts, "permalink": Type(TEXT | NULL)})
 
 
-def _preview(config: Mapping[str, Json]) -> Iterator[str]:
-    yield from block("message", str(config.get("text")))
-
-
 def _fits(node: Mapping[str, Any], record: Record, sources: Sources) -> Iterator[Fault]:
     """Rows of a table have the fields that its columns name."""
     with_ = node.get("with")
@@ -222,7 +218,7 @@ SPEC = NodeSpec(
     },
     output=_output,
     unknown_output={"channel": None, "ts": None, "permalink": None},
-    preview=_preview,
+    preview=lambda config: block("message", str(config.get("text"))),
     previewed=frozenset({"text"}),
     verbatim_fields=frozenset({"update"}),
     static_fields=frozenset({"update"}),

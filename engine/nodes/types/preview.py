@@ -24,8 +24,8 @@ _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\", "'": "\\'"}
 def action_text(kind: str, config: Mapping[str, Json]) -> str:
     """Return the action of a node of this type with this evaluated configuration, as text."""
     spec = spec_of(kind)
-    lines = _named_fields(spec, config) if spec.preview is None else _told(spec, config)
-    text = "\n".join([*lines, *([f"{spec.uninspectable}: uninspectable"] if spec.uninspectable else [])])
+    lines = [*_told(spec, config), *([f"{spec.uninspectable}: uninspectable"] if spec.uninspectable else [])]
+    text = "\n".join(lines)
     most = spec.most_shown
     if len(text) <= most:
         return text
@@ -35,8 +35,12 @@ def action_text(kind: str, config: Mapping[str, Json]) -> str:
 def _told(spec: NodeSpec, config: Mapping[str, Json]) -> Iterator[str]:
     """Yield the lines of the type's own preview, then the remaining fields that differ from their default: nothing that
     matters is left out."""
-    if spec.preview is not None:
-        yield from spec.preview(config)
+    if spec.preview is None:
+        yield spec.name
+        for name, value in config.items():
+            yield f"{quoted(name)}: {as_json(without_secrets(value) if name in spec.secret_fields else value)}"
+        return
+    yield from spec.preview(config)
     fields = spec.config.model_fields
     defaults = {
         field.alias or name: field.get_default(call_default_factory=True) for name, field in fields.items()
@@ -44,12 +48,6 @@ def _told(spec: NodeSpec, config: Mapping[str, Json]) -> Iterator[str]:
     for name, value in config.items():
         if name not in spec.previewed and value != defaults.get(name):
             yield f"{name}: {as_json(value)}"
-
-
-def _named_fields(spec: NodeSpec, config: Mapping[str, Json]) -> Iterator[str]:
-    yield spec.name
-    for name, value in config.items():
-        yield f"{quoted(name)}: {as_json(without_secrets(value) if name in spec.secret_fields else value)}"
 
 
 def quoted(text: str) -> str:

@@ -12,7 +12,7 @@ from engine.forms import form_faults
 from engine.language import working_hours
 from engine.language.actors import one_by_one
 from engine.language.codec import Json
-from engine.language.diagnostics import Fault, kind_of, suggest
+from engine.language.diagnostics import Fault, faults_under, kind_of, suggest
 from engine.language.template import has_expression
 from engine.language.timestamps import parse_duration
 from engine.nodes.types.fields import DM, ONE_PERSON, ROTA, Config, Duration, listed
@@ -201,8 +201,7 @@ def form_conflicts(raw: Mapping[str, Json]) -> Iterator[Fault]:
     if has_expression(form) and isinstance(form, str):
         yield Fault(("form",), "a form is not evaluated as a whole", "expressions stand in its fields")
     elif form is not None:
-        for fault in form_faults(form):
-            yield fault.under(("form",))
+        yield from faults_under(("form",), form_faults(form))
 
 
 def too_few(raw: Mapping[str, Json]) -> Iterator[Fault]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 from pydantic import Field
 
-from engine.language.codec import Json
 from engine.nodes.types.fields import Config, Text
 from engine.nodes.types.preview import quoted
 from engine.nodes.types.spec import NodeSpec
@@ -24,15 +22,11 @@ class ReadFileConfig(Config):
     """The most lines."""
 
 
-def _preview(config: Mapping[str, Json]) -> Iterator[str]:
-    yield f"read file {quoted(config['path'])}"
-
-
 SPEC = NodeSpec(
     config=ReadFileConfig,
     any_output=True,
     timeout=60.0,
-    preview=_preview,
+    preview=lambda config: [f"read file {quoted(config['path'])}"],
     previewed=frozenset({"path"}),
     internal=True,
 )

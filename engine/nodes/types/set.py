@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from engine.nodes.types.fields import AnyNames
-from engine.nodes.types.spec import Known, NodeSpec
-from engine.types.lattice import ANY, Type, mapping_of
+from engine.nodes.types.spec import NodeSpec
+from engine.types.lattice import ANY, mapping_of
 
 
 class SetConfig(AnyNames):
     """Names values: each key under `with` is a field of the output."""
 
 
-def _output(known: Known) -> Type:
-    return mapping_of(dict.fromkeys(known.with_, ANY)) if known.within is None else known.within
-
-
-SPEC = NodeSpec(config=SetConfig, outputs=None, output=_output)
+SPEC = NodeSpec(
+    config=SetConfig,
+    outputs=None,
+    output=lambda known: known.within or mapping_of(dict.fromkeys(known.with_, ANY)),
+)

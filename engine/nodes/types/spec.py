@@ -22,7 +22,7 @@ data and stays data.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -141,7 +141,7 @@ class NodeSpec(Struct, frozen=True, kw_only=True):
     """Description of the crash policy if it depends on the `with`."""
     unknown_output: Mapping[str, Json] = field(default_factory=dict)
     """The output when a person says that an interrupted node is done."""
-    preview: Callable[[Given], Iterator[str]] | None = None
+    preview: Callable[[Given], Iterable[str]] | None = None
     """Lines that describe the node's action to people; None: its name and the fields (`engine.nodes.types.preview`)."""
     previewed: frozenset[str] = frozenset()
     """The fields that `preview` tells of; those that it does not are listed behind it."""

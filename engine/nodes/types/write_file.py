@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-
-from engine.language.codec import Json
 from engine.nodes.types.fields import Config, Text
 from engine.nodes.types.preview import block, quoted
 from engine.nodes.types.spec import NodeSpec
@@ -19,16 +16,11 @@ class WriteFileConfig(Config):
     """The whole text of the file."""
 
 
-def _preview(config: Mapping[str, Json]) -> Iterator[str]:
-    yield f"write file {quoted(config['path'])}"
-    yield from block("content", config["content"])
-
-
 SPEC = NodeSpec(
     config=WriteFileConfig,
     any_output=True,
     timeout=60.0,
-    preview=_preview,
+    preview=lambda config: [f"write file {quoted(config['path'])}", *block("content", config["content"])],
     previewed=frozenset({"path", "content"}),
     internal=True,
 )
