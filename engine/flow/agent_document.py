@@ -30,6 +30,7 @@ from engine.nodes.types.fields import (
     Text,
     check_env,
     check_headers,
+    text_like,
 )
 from engine.nodes.types.prompts import Escalate, RemindEvery, Timeout, WorkingHours, clock_conflicts, too_few
 from engine.nodes.types.registry import END
@@ -58,15 +59,11 @@ def _pattern(value: Any) -> str:
     return value
 
 
-def _server(value: Any) -> str:
-    if not isinstance(value, str) or not SERVER.fullmatch(value):
-        raise ValueError(f"expected the name of an MCP server such as `grafana`, not {kind_of(value)}")
-    return value
-
-
 Host: TypeAlias = Annotated[str, BeforeValidator(_host), WithJsonSchema({"type": "string", "title": "host"})]
 Server: TypeAlias = Annotated[
-    str, BeforeValidator(_server), WithJsonSchema({"type": "string", "pattern": f"^{SERVER.pattern}$"})
+    str,
+    text_like(SERVER, "expected the name of an MCP server such as `grafana`, not {}"),
+    WithJsonSchema({"type": "string", "pattern": f"^{SERVER.pattern}$"}),
 ]
 Pattern: TypeAlias = Annotated[
     str, BeforeValidator(_pattern), WithJsonSchema({"type": "string", "minLength": 1, "title": "pattern"})

@@ -149,7 +149,9 @@ class _Builder:
             on_failure=None if document.on_failure is None else f"{document.id}!",
             as_=None if spec.item_name is None else spec.item_name(config),
             calls=config["flow"] if spec.calls else None,
-            collect=_value(config.get("collect")) if spec.parts else None,
+            collect=compile_value(config["collect"])
+            if spec.parts and config.get("collect") is not None
+            else None,
             while_=conditions.get("while"),
             until_=conditions.get("until"),
         )
@@ -169,10 +171,6 @@ def _kept(data: Mapping[str, Any]) -> frozenset[str]:
 
 def _condition(written: Json) -> Compiled | None:
     return None if written is None else compile_condition(written)
-
-
-def _value(written: Json) -> Compiled | None:
-    return None if written is None else compile_value(written)
 
 
 def _settled(spec: NodeSpec, compiled: Compiled) -> dict[str, Json] | None:
@@ -428,21 +426,18 @@ def _property(entry: Input) -> dict[str, Json]:
 
 def with_flow_tools(flow: Flow, called: Mapping[str, Flow]) -> Flow:
     """Return the flow with the input schemas of the flows that its agents call as tools."""
-    lists = {list_id: _described_list(nodes, called) for list_id, nodes in flow.lists.items()}
+
+    def described(node: Node) -> Node:
+        if node.agent is None:
+            return node
+        tools = tuple(_described_tool(tool, called) for tool in node.agent.tools)
+        return replace(node, agent=replace(node.agent, tools=tools))
+
+    lists = {
+        list_id: replace(nodes, nodes=tuple(map(described, nodes.nodes)))
+        for list_id, nodes in flow.lists.items()
+    }
     return replace(flow, lists=lists) if lists != flow.lists else flow
-
-
-def _described_list(nodes: NodeList, called: Mapping[str, Flow]) -> NodeList:
-    if not any(node.agent for node in nodes.nodes):
-        return nodes
-    return replace(nodes, nodes=tuple(_described_node(node, called) for node in nodes.nodes))
-
-
-def _described_node(node: Node, called: Mapping[str, Flow]) -> Node:
-    if node.agent is None:
-        return node
-    tools = tuple(_described_tool(tool, called) for tool in node.agent.tools)
-    return replace(node, agent=replace(node.agent, tools=tools))
 
 
 def _described_tool(tool: ToolPlan, called: Mapping[str, Flow]) -> ToolPlan:
@@ -459,27 +454,20 @@ def _described_tool(tool: ToolPlan, called: Mapping[str, Flow]) -> ToolPlan:
 def _rules(approvals: Mapping[str, Json], tools: Sequence[ToolPlan]) -> Iterator[Rule]:
     for name, written in approvals.items():
         documents = [RuleDoc.model_validate(rule) for rule in named_rules(written)]
-        taken = [name] if name != "*" else _others(approvals, tools)
-        for tool in taken:
+        # Tools that only ask or inform people are never approved by default.
+        others = [tool.name for tool in tools if tool.name not in approvals and tool.kind not in UNDECIDED]
+        for tool in others if name == "*" else [name]:
             for document in documents:
-                yield _rule(tool, document)
-
-
-def _others(approvals: Mapping[str, Json], tools: Sequence[ToolPlan]) -> list[str]:
-    """Return the tools that the rules of `*` apply to. Tools that only ask or inform people are never approved by
-    default."""
-    return [tool.name for tool in tools if tool.name not in approvals and tool.kind not in UNDECIDED]
-
-
-def _rule(tool: str, document: RuleDoc) -> Rule:
-    return Rule(
-        tool=tool,
-        verdicts=tuple(document.verdicts),
-        when=None if document.when is None else compile_condition(document.when),
-        approvers=None if document.approvers is None else tuple(document.approvers),
-        required=document.required,
-        exclude_requester=document.exclude_requester,
-        require_reason=document.require_reason,
-        clocks=document.model_dump(by_alias=True, include={*CLOCKS, "on_timeout"}, exclude_none=True),
-        message=document.message,
-    )
+                yield Rule(
+                    tool=tool,
+                    verdicts=tuple(document.verdicts),
+                    when=_condition(document.when),
+                    approvers=None if document.approvers is None else tuple(document.approvers),
+                    required=document.required,
+                    exclude_requester=document.exclude_requester,
+                    require_reason=document.require_reason,
+                    clocks=document.model_dump(
+                        by_alias=True, include={*CLOCKS, "on_timeout"}, exclude_none=True
+                    ),
+                    message=document.message,
+                )

@@ -16,37 +16,28 @@ from engine.flow.input_document import InputDoc
 from engine.flow.model import DEFAULT_DEADLINE
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, kind_of
-from engine.nodes.types.fields import Config, Duration, Person, Shown, Span, Text
+from engine.nodes.types.fields import Config, Duration, Person, Shown, Span, Text, text_like
 from engine.nodes.types.prompts import GOTO
 
 _CHANNEL = re.compile(r"[CGD][A-Z0-9]{2,}|#[^\s#@<>]{1,80}")
 _BOT_ID = re.compile(r"[AB][A-Z0-9]{2,}")
 
 
-def _channel(value: Any) -> str:
-    if not isinstance(value, str) or not _CHANNEL.fullmatch(value):
-        raise ValueError(f"{kind_of(value)} names no channel: write its id (C012345) or its name (#ops)")
-    return value
-
-
-def _bot_id(value: Any) -> str:
-    if not isinstance(value, str) or not _BOT_ID.fullmatch(value):
-        raise ValueError(
-            f"{kind_of(value)} names no app: write its id (A012345) or its bot's (B012345); names can be anybody's"
-        )
-    return value
-
-
 Channel: TypeAlias = Annotated[
-    str, BeforeValidator(_channel), WithJsonSchema({"type": "string", "title": "channel"})
+    str,
+    text_like(_CHANNEL, "{} names no channel: write its id (C012345) or its name (#ops)"),
+    WithJsonSchema({"type": "string", "title": "channel"}),
 ]
 
 
 def _bots(value: Any) -> bool | list[str]:
-    if isinstance(value, list):
-        return [_bot_id(item) for item in value]
-    if not isinstance(value, bool):
+    if not isinstance(value, bool | list):
         raise ValueError(f"expected true, false or a list of ids, not {kind_of(value)}")
+    for item in value if isinstance(value, list) else ():
+        if not isinstance(item, str) or not _BOT_ID.fullmatch(item):
+            raise ValueError(
+                f"{kind_of(item)} names no app: write its id (A012345) or its bot's (B012345); names can be anybody's"
+            )
     return value
 
 

@@ -10,7 +10,7 @@ from engine.flow.checks.visibility import Output
 from engine.flow.reached import Reached, condition_facts, jumps
 from engine.nodes.types.registry import END
 from engine.nodes.types.spec import Known
-from engine.types.facts import NOTHING, Facts
+from engine.types.facts import NOTHING
 from engine.types.lattice import ANY, Type
 
 
@@ -42,12 +42,9 @@ def output_of(
         if goes_on_unapproved:
             why, only_if = f"`{gate.get('id')}` covers it, and may not have approved it", False
             statuses.add("skipped")
-    return Output(found, why, _conjuncts(held) if only_if else None, at.facts | held, frozenset(statuses))
-
-
-def _conjuncts(facts: Facts) -> Facts:
-    """Return the parts of a condition itself, without their implications: the same text elsewhere means the same."""
-    return frozenset(fact for fact in facts if fact.kind == "held")
+    # The parts of the condition itself, without their implications: the same text elsewhere means the same.
+    conjuncts = frozenset(fact for fact in held if fact.kind == "held") if only_if else None
+    return Output(found, why, conjuncts, at.facts | held, frozenset(statuses))
 
 
 def at_end(outputs: Mapping[str, Output], positions: Mapping[str, int], end: Reached) -> dict[str, Type]:

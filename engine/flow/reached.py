@@ -91,7 +91,10 @@ def _behind(nodes: Sequence[Any], found: list[Reached], way: Way) -> Reached:
         failed = Fact("is", ("status", _text(as_mapping(nodes[way.source]).get("id"))), "failed")
         return Reached(ran, facts | {failed})
     facts |= condition_facts(way.when) if way.when is not None else NOTHING
-    return Reached(ran | 1 << way.source, facts | _passed(as_mapping(nodes[way.source])))
+    source = as_mapping(nodes[way.source])
+    if stops(source):  # it would have, had its condition held
+        facts |= condition_facts(source.get("if"), holds=False)
+    return Reached(ran | 1 << way.source, facts)
 
 
 def _at_end(nodes: Sequence[Any], found: list[Reached], position: int) -> Reached:
@@ -113,11 +116,6 @@ def stops(node: Mapping[str, Any]) -> bool:
 def always_stops(node: Mapping[str, Any]) -> bool:
     """True if it always stops its list, without a condition."""
     return stops(node) and node.get("if") in (None, True)
-
-
-def _passed(node: Mapping[str, Any]) -> Facts:
-    """Return the facts after a node that stops its list when its condition holds."""
-    return condition_facts(node.get("if"), holds=False) if stops(node) else NOTHING
 
 
 def _certain(

@@ -84,20 +84,13 @@ def _sound(
     packages: Mapping[str, str],
     absent: dict[str, str],
 ) -> tuple[Flow, Located]:
-    file, faults = (
-        located.file,
-        list(
-            islice(
-                (fault for fault in found if not fault.doubt and fault.path not in located.empty),
-                MAX_FAULTS + 1,
-            )
-        ),
-    )
-    problems = _in_order([*located.problems, *(located.problem(fault) for fault in faults)])
+    faults = (fault for fault in found if not fault.doubt and fault.path not in located.empty)
+    told = map(located.problem, islice(faults, MAX_FAULTS + 1))
+    problems = _in_order([*located.problems, *told])
     if len(problems) > MAX_FAULTS:
         last = problems[MAX_FAULTS - 1]
         more = "there are more problems than are listed here"
-        problems[MAX_FAULTS:] = [Problem(file, last.line, last.column, more, "correct these first")]
+        problems[MAX_FAULTS:] = [Problem(located.file, last.line, last.column, more, "correct these first")]
     if problems:
         raise FlowError(problems)
     assert document is not None, "what has no document has problems"
@@ -165,24 +158,42 @@ def _is_in_input(data: Mapping[str, Any], path: Path) -> bool:
 
 
 RESTRICTIONS = frozenset(
-    {
-        *("allowed_to_start", "channels", "lock", "if", "when", "timeout", "approvers", "who"),
-        *("max_cost", "max_tokens_total", "max_turns", "events", "secret", "dedupe", "dedupe_by"),
-        *(
-            "choices",
-            "items",
-            "form",
-            "covers",
-            "ok_status",
-            "schema",
-            "output",
-            "guests",
-            "listen",
-            "memory",
-        ),
-        *("on_crash", "retry", "on_failure", "finally", "edges", "server_tools", "web_search", "web_fetch"),
+    [
+        "allowed_to_start",
+        "approvers",
+        "channels",
+        "choices",
         "code_execution",
-    }
+        "covers",
+        "dedupe",
+        "dedupe_by",
+        "edges",
+        "events",
+        "finally",
+        "form",
+        "guests",
+        "if",
+        "items",
+        "listen",
+        "lock",
+        "max_cost",
+        "max_tokens_total",
+        "max_turns",
+        "memory",
+        "ok_status",
+        "on_crash",
+        "on_failure",
+        "output",
+        "retry",
+        "schema",
+        "secret",
+        "server_tools",
+        "timeout",
+        "web_fetch",
+        "web_search",
+        "when",
+        "who",
+    ]
 )
 """Fields that null does not leave out, outside of data; those of a node type that are `exact` are such, too."""
 

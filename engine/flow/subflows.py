@@ -17,7 +17,7 @@ from engine.flow.inputs import parse_input
 from engine.flow.model import Flow
 from engine.flow.node import Node
 from engine.language.codec import Json
-from engine.language.diagnostics import MAX_FAULTS, Fault, Path, suggest
+from engine.language.diagnostics import MAX_FAULTS, Fault, Path, faults_under, suggest
 from engine.language.errors import FlowError, InvalidInputs, Problem
 from engine.language.template import has_expression
 from engine.language.yaml import Located, load_located
@@ -61,15 +61,16 @@ class _Linker:
                 yield Fault(where, f"the flow `{name}` does not load: {first}", "correct that file first")
                 continue
             if target is None:
-                yield Fault(where, f"there is no flow `{name}`", self._hint(name))
+                hint: str | None = "a flow calls those in the folder of its file"
+                hint = hint if self.find is None else suggest(name, self.known, hint)
+                yield Fault(where, f"there is no flow `{name}`", hint)
                 continue
             if target.lock is not None:
                 # A lock that is ignored would be worse than none.
                 message = f"the flow `{name}` has a `lock`, which is not taken where it is called"
                 yield Fault(where, message, "a session has one lock: that of the flow it was started with")
             # The inputs of a tool are the model's to give.
-            for fault in check_call(inputs, target) if inputs is not None else ():
-                yield fault.under((*path, "with"))
+            yield from faults_under((*path, "with"), check_call(inputs, target) if inputs is not None else ())
             if path[0] == "finally" and _asks(target, self.found):
                 yield Fault(where, f"`finally` asks nobody, and the flow `{name}` does")
         # The tools of agents in `finally` that are flows which ask people.
@@ -82,11 +83,6 @@ class _Linker:
                 if target is not None and _asks(target, self.found):
                     message = f"`finally` asks nobody, and the flow `{target.name}` does"
                     yield Fault((*place.path, "with", "tools", index), message)
-
-    def _hint(self, name: str) -> str | None:
-        if self.find is None:
-            return "a flow calls those in the folder of its file"
-        return suggest(name, self.known, "a flow calls those in the folder of its file")
 
     def _get(self, name: str) -> Flow | None:
         """A called flow, once it and all that it calls are found and sound."""

@@ -7,15 +7,15 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
-from zoneinfo import ZoneInfo
 
 from engine.flow.document import TriggerDoc
 from engine.flow.input_document import InputDoc
 from engine.flow.inputs import check_value, to_text
 from engine.flow.model import Trigger, TriggerKind
 from engine.language.codec import Json
-from engine.language.diagnostics import Fault, suggest
+from engine.language.diagnostics import Fault, faults_under, suggest
 from engine.language.template import has_expression
+from engine.language.working_hours import known_zone
 
 KINDS: tuple[TriggerKind, ...] = ("mention", "message", "reaction", "shortcut", "schedule", "webhook")
 _FIELDS: Mapping[str, tuple[str, ...]] = {
@@ -82,12 +82,12 @@ def check_trigger(raw: Mapping[str, Any], given: Given) -> Iterator[Fault]:
     kind = kinds[0]
     for field, owners in _FIELDS.items():
         if field in raw and kind not in owners:
-            yield Fault((field,), f"`{field}` is not for `{kind}`", f"it is for {_or(owners)}", on_key=True)
+            right = "it is for " + " and ".join(f"`{name}`" for name in owners)
+            yield Fault((field,), f"`{field}` is not for `{kind}`", right, on_key=True)
     pattern = raw[kind]
     filled: set[str] = set()
     if isinstance(pattern, str) and pattern:
-        for fault in _PATTERNS[kind](pattern, given.names):
-            yield fault.under((kind,))
+        yield from faults_under((kind,), _PATTERNS[kind](pattern, given.names))
         if kind in _WORDS:
             filled = set(trigger_inputs(pattern))
     # Check that every input a trigger fills is one of the flow's, of a fitting type, and filled once.
@@ -112,16 +112,12 @@ def check_trigger(raw: Mapping[str, Any], given: Given) -> Iterator[Fault]:
     if kind == "schedule":
         # A schedule has a known time zone.
         zone = raw.get("timezone")
-        if isinstance(zone, str) and not _is_zone(zone):
+        if isinstance(zone, str) and not known_zone(zone):
             yield Fault(("timezone",), f"{zone[:80]!r} is no time zone", "write one such as `Europe/Berlin`")
     if kind == "webhook" and raw.get("secret") is None:
         yield Fault((), "a webhook needs `secret`, the name of one", "write `secret: DEPLOY_HOOK`")
     if kind in _ALONE:
         yield from _alone(kind, raw, given)
-
-
-def _or(names: Collection[str]) -> str:
-    return " and ".join(f"`{name}`" for name in names)
 
 
 # --- patterns --------------------------------------------------------------------------------------------
@@ -230,11 +226,3 @@ def _alone(kind: str, raw: Mapping[str, Any], given: Given) -> Iterator[Fault]:
         if document.is_required and name not in (values or {}) and name != raw.get("body_as"):
             hint = f"write it under `inputs` of the trigger, or give `{name}` a default"
             yield Fault((kind,), f"nobody gives the input `{name}`", hint)
-
-
-def _is_zone(name: str) -> bool:
-    try:
-        ZoneInfo(name)
-    except (KeyError, OSError, ValueError):
-        return False
-    return True

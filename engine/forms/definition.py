@@ -15,7 +15,7 @@ from typing import Any
 from engine.forms.formats import lengths
 from engine.forms.parse import MOST_PATTERN_TEXT, MOST_TEXT, is_empty, read_value
 from engine.language.codec import Json, clean_text, nfc
-from engine.language.diagnostics import Fault, Path, faults_of, kind_of, suggest
+from engine.language.diagnostics import Fault, Path, faults_of, faults_under, kind_of, suggest
 from engine.language.errors import InvalidAnswer
 from engine.language.template import has_expression, is_blank
 
@@ -110,8 +110,7 @@ def _form(form: Json, *, lenient: bool) -> Iterator[Fault]:
             hint = suggest(name, form["properties"])
             yield Fault(("required", index), f"there is no field {name[:80]!r}", hint)
     for name, body in form["properties"].items():
-        for fault in _Field(name, body, lenient).faults():
-            yield fault.under(("properties", name))
+        yield from faults_under(("properties", name), _Field(name, body, lenient).faults())
 
 
 def _shape(model: Any, value: Json, lenient: bool) -> Iterator[Fault]:

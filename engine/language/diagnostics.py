@@ -7,7 +7,7 @@ A `Fault` carries the path inside the document (`("nodes", 2, "with", "run")`). 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
@@ -43,6 +43,11 @@ class Fault(Struct, frozen=True):
     def under(self, prefix: Path) -> Fault:
         """The same fault, seen from further out."""
         return replace(self, path=prefix + self.path)
+
+
+def faults_under(prefix: Path, faults: Iterable[Fault]) -> Iterator[Fault]:
+    """The same faults, seen from further out."""
+    return (fault.under(prefix) for fault in faults)
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

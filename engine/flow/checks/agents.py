@@ -5,7 +5,7 @@ Works on the raw data, as `engine.flow.checks.nodes` does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from msgspec import Struct
@@ -30,7 +30,7 @@ from engine.flow.checks.shape import as_list, as_mapping, spec_at
 from engine.flow.checks.visibility import Scope, check_condition, check_values, name_hint
 from engine.flow.node import ToolKind
 from engine.language.codec import Json
-from engine.language.diagnostics import Fault, Path, faults_of, kind_of, suggest
+from engine.language.diagnostics import Fault, Path, faults_of, faults_under, kind_of, suggest
 from engine.language.expressions import below
 from engine.language.template import has_expression
 from engine.nodes.types.agent import PLACE
@@ -54,14 +54,14 @@ class AgentContext(Struct, frozen=True):
 
 def check_agent(node: Mapping[str, Any], around: AgentContext) -> Iterator[Fault]:
     """Yield the faults of an agent beyond the shape of its `with`. Paths begin at the node."""
-    with_ = as_mapping(node.get("with"))
-    for fault in _agent(with_, around):
-        yield fault.under(("with",))
+    yield from faults_under(("with",), _agent(as_mapping(node.get("with")), around))
 
 
 def _agent(with_: Mapping[str, Any], around: AgentContext) -> Iterator[Fault]:
     known: dict[str, Entry] = {}
-    memory = _memory_mode(with_.get("memory"))
+    memory = with_.get("memory") or "off"
+    if isinstance(memory, dict):
+        memory = memory.get("write")
     if memory != "off":
         known["remember"] = Entry("remember")
     if memory == "approve" and not around.asks:
@@ -69,11 +69,9 @@ def _agent(with_: Mapping[str, Any], around: AgentContext) -> Iterator[Fault]:
     if as_mapping(with_.get("memory")).get("scope") == "flow":
         yield from _named_approvers(memory, as_mapping(with_.get("approvals")))
     for index, item in enumerate(as_list(with_.get("tools"))):
-        for fault in _entry(item, around, known):
-            yield fault.under(("tools", index))
+        yield from faults_under(("tools", index), _entry(item, around, known))
     for name, written in as_mapping(with_.get("approvals")).items():
-        for fault in _approvals(name, written, known, around):
-            yield fault.under(("approvals",))
+        yield from faults_under(("approvals",), _approvals(name, written, known, around))
     for index, name in enumerate(as_list(with_.get("context"))):
         if isinstance(name, str) and not (PLACE.fullmatch(name) and around.scope.find(name) is None):
             yield from _context(name, ("context", index), around.scope)
@@ -82,10 +80,6 @@ def _agent(with_: Mapping[str, Any], around: AgentContext) -> Iterator[Fault]:
             yield Fault((field, *path), f"`{field}` is not evaluated", "write it out")
     if with_.get("approvals") and not around.asks:
         yield Fault(("approvals",), "`finally` asks nobody", "leave out the tools that need it", on_key=True)
-
-
-def _memory_mode(written: Any) -> Json:
-    return written.get("write") if isinstance(written, dict) else written or "off"
 
 
 def _named_approvers(memory: Json, approvals: Mapping[str, Any]) -> Iterator[Fault]:
@@ -163,8 +157,7 @@ def _builtin(entry: Entry, around: AgentContext) -> Iterator[Fault]:
             if needed.is_required():
                 yield Fault((), f"`{kind}` needs `{name}`", model.example)
         return
-    for fault in _settings(kind, model, entry.settings, around.scope):
-        yield fault.under((kind,))
+    yield from faults_under((kind,), _settings(kind, model, entry.settings, around.scope))
 
 
 def _settings(
@@ -191,8 +184,7 @@ def _settings(
             )
         elif name == "input":
             for key, entry in as_mapping(value).items():
-                for fault in check_input(key, entry):
-                    yield fault.under(("input",))
+                yield from faults_under(("input",), check_input(key, entry))
         else:
             for path in _expressions_in(value):
                 yield Fault((name, *path), f"`{name}` is not evaluated", "write it out")
@@ -239,7 +231,8 @@ def _approvals(name: str, written: Any, known: Mapping[str, Entry], around: Agen
         )
         yield Fault((name,), why, "leave it out", on_key=True)
     if name != ANY and name not in known:
-        yield Fault((name,), f"the agent has no tool `{name[:80]}`", _no_tool(name, known), on_key=True)
+        hint = suggest(name, known, None if known else "it has no tools")
+        yield Fault((name,), f"the agent has no tool `{name[:80]}`", hint, on_key=True)
     if not isinstance(written, list | dict):
         message = f"expected a list of verdicts, or a mapping with `when`, `verdicts` and so on, not {kind_of(written)}"
         yield Fault((name,), message, "write [approve, reject]")
@@ -255,14 +248,8 @@ def _approvals(name: str, written: Any, known: Mapping[str, Entry], around: Agen
             yield from _rule(rule, path, known.get(name), around)
 
 
-def _no_tool(name: str, known: Iterable[str]) -> str | None:
-    names = list(known)
-    return suggest(name, names, None if names else "it has no tools")
-
-
 def _rule(rule: Mapping[str, Any], path: Path, entry: Entry | None, around: AgentContext) -> Iterator[Fault]:
-    for fault in RuleDoc.conflicts(rule):
-        yield fault.under(path)
+    yield from faults_under(path, RuleDoc.conflicts(rule))
     if rule.get("when") is not None:
         variables = {"tool": TEXTS, "input": _input_type(entry, around.tools)}
         yield from check_condition(rule["when"], (*path, "when"), around.scope.knowing(variables))
@@ -299,14 +286,12 @@ def check_tools(tools: Mapping[str, Any]) -> Iterator[Fault]:
             yield Fault((name,), message, "give this one another name", on_key=True)
         elif not NAME.fullmatch(name) or len(name) > MAX_NAME:
             yield Fault((name,), f"{name[:80]!r} is no name for a tool", name_hint(name, "_"), on_key=True)
-        for fault in _tool(as_mapping(tool)):
-            yield fault.under((name,))
+        yield from faults_under((name,), _tool(as_mapping(tool)))
 
 
 def _tool(tool: Mapping[str, Any]) -> Iterator[Fault]:
     for key, entry in as_mapping(tool.get("input")).items():
-        for fault in check_input(key, entry):
-            yield fault.under(("input",))
+        yield from faults_under(("input",), check_input(key, entry))
     kind = tool.get("type")
     if not isinstance(kind, str) or not kind:
         return

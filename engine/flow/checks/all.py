@@ -28,7 +28,7 @@ from engine.flow.model import Flow, NodeList
 from engine.flow.node import Node
 from engine.flow.reached import always_stops, jumps
 from engine.flow.triggers import Given, check_trigger
-from engine.language.diagnostics import Fault, Path
+from engine.language.diagnostics import Fault, Path, faults_under
 from engine.language.errors import Problem
 from engine.language.expressions import Compiled
 from engine.nodes.types.names import FLOW_NAME, MAX_NAME
@@ -46,16 +46,16 @@ def check_flow(
 ) -> Iterator[Fault]:
     """Everything that is wrong beyond the shape of the document; `line_of` gives the line of a value in the file,
     `sources` the texts of Python modules. Without `typed` expressions are only checked for their names."""
-    yield from _flow_name(data.get("flow"))
+    name = data.get("flow")
+    if isinstance(name, str) and name and (not FLOW_NAME.fullmatch(name) or len(name) > MAX_NAME):
+        yield Fault(("flow",), f"{name[:80]!r} is no name for a flow", name_hint(name, "-"))
     inputs = as_mapping(data.get("inputs"))
     for name, entry in inputs.items():
-        for fault in check_input(name, entry):
-            yield fault.under(("inputs",))
+        yield from faults_under(("inputs",), check_input(name, entry))
     given = Given(frozenset(inputs), _documents(inputs))
     for index, trigger in enumerate(as_list(data.get("triggers"))):
         if isinstance(trigger, dict):
-            for fault in check_trigger(trigger, given):
-                yield fault.under(("triggers", index))
+            yield from faults_under(("triggers", index), check_trigger(trigger, given))
     known = {str(name): input_type(entry) for name, entry in inputs.items()}
     # A missing name is reported as such, and has no type.
     scope = Scope(mapping_of(known, rest=ANY), {}, typed=typed, sources=sources)
@@ -65,14 +65,8 @@ def check_flow(
     if isinstance(lock, str):
         yield from check_text(lock, ("lock",), scope, only=("inputs", "session"), exact=True)
     yield from _follow_ups(data)
-    for fault in check_tools(as_mapping(data.get("tools"))):
-        yield fault.under(("tools",))
+    yield from faults_under(("tools",), check_tools(as_mapping(data.get("tools"))))
     yield from check_nodes(data, scope, line_of)
-
-
-def _flow_name(name: Any) -> Iterator[Fault]:
-    if isinstance(name, str) and name and (not FLOW_NAME.fullmatch(name) or len(name) > MAX_NAME):
-        yield Fault(("flow",), f"{name[:80]!r} is no name for a flow", name_hint(name, "-"))
 
 
 def _follow_ups(data: Mapping[str, Any]) -> Iterator[Fault]:

@@ -12,7 +12,7 @@ from engine.flow.checks.shape import as_mapping, covered_by, spec_at
 from engine.flow.checks.visibility import Scope, check_condition
 from engine.flow.document import EdgeDoc
 from engine.language.codec import Json
-from engine.language.diagnostics import Fault, Path, suggest
+from engine.language.diagnostics import Fault, Path, faults_under, suggest
 from engine.language.expressions import inspect_text
 from engine.language.template import Reference, Segment
 
@@ -57,8 +57,7 @@ def check_edges(
     for number, edge in enumerate(edges):
         if not isinstance(edge, dict):
             continue
-        for fault in _edge(edge, positions, scopes):
-            yield fault.under((number,))
+        yield from faults_under((number,), _edge(edge, positions, scopes))
         pair = ends(edge)
         if all(pair) and pair in first:
             line = line_of((*edges_path, first[pair]))

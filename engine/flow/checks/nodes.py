@@ -42,7 +42,7 @@ from engine.flow.document import RetryDoc
 from engine.flow.outputs import at_end, first_sight, output_of
 from engine.flow.reached import NOWHERE, Reached, approved, condition_facts, covering, reached
 from engine.language.codec import Json
-from engine.language.diagnostics import Fault, Path, faults_of, kind_of, suggest
+from engine.language.diagnostics import Fault, Path, faults_of, faults_under, kind_of, suggest
 from engine.language.elsewhere import ours
 from engine.language.expressions import below
 from engine.language.template import has_expression
@@ -84,8 +84,7 @@ def check_nodes(data: Mapping[str, Any], scope: Scope, line_of: Callable[[Path],
     everything = scope.at(None, Level(outputs, ids(nodes), (1 << len(nodes)) - 1, reached=_ALL))
     yield from _list(last, [], replace(site, path=("finally",), scope=everything, asks=False), ())
     complete = scope.at(None, Level(ended.outputs, ids(nodes), (1 << len(nodes)) - 1, reached=_ALL))
-    for fault in check_unused_tools(data, complete):
-        yield fault.under(("tools",))
+    yield from faults_under(("tools",), check_unused_tools(data, complete))
 
 
 _ENDED_EARLY = "the flow may end before it"
@@ -124,16 +123,14 @@ def _list(nodes: list[Any], edges: list[Any], site: Site, edges_path: Path) -> G
                 outputs[node["id"]] = (
                     output_of(node, found, states[position], covers) if typed else Output(ANY)
                 )
-    for fault in check_covers(nodes, positions, seen, site.scope, levels):
-        yield fault.under(site.path)
+    yield from faults_under(site.path, check_covers(nodes, positions, seen, site.scope, levels))
     if edges:
         scopes = {}
         for name, position in positions.items():
             level = levels[position]
             state = Reached(level.reached.ran | 1 << position, level.reached.facts)
             scopes[name] = site.scope.at(name, level._replace(seen=level.seen | 1 << position, reached=state))
-        for fault in check_edges(edges, positions, scopes, site.line_of, edges_path):
-            yield fault.under(edges_path)
+        yield from faults_under(edges_path, check_edges(edges, positions, scopes, site.line_of, edges_path))
     return _Ended(outputs, at_end(outputs, positions, states[-1]), states[-1])
 
 
@@ -169,12 +166,10 @@ def _node(node: Mapping[str, Any], site: Site, level: Level) -> Generator[Fault,
     name = node.get("id")
     scope = site.scope.at(name if isinstance(name, str) else None, level)
     record: dict[Path, Pieces] = {}
-    for fault in _fields(node, site, scope, level.positions, record):
-        yield fault.under(site.path)
+    yield from faults_under(site.path, _fields(node, site, scope, level.positions, record))
     scope = scope.holding(condition_facts(node.get("if"))) if scope.typed else scope
     if talks(node):
-        for fault in check_used_tools(node, site.tools, scope):
-            yield fault.under(("tools",))
+        yield from faults_under(("tools",), check_used_tools(node, site.tools, scope))
     with_, inner = as_mapping(node.get("with")), dict[str, Mapping[str, Type]]()
     collected: Type | None = None
     within = type_of(with_, ("with",), record) if scope.typed else None
@@ -196,8 +191,9 @@ def _node(node: Mapping[str, Any], site: Site, level: Level) -> Generator[Fault,
 def _collect(written: Json, path: Path, scope: Scope) -> Generator[Fault, None, Type]:
     """Check `collect` of a `foreach`; returns the type of the collected list."""
     record: dict[Path, Pieces] = {}
-    for fault in check_values(written, ("with", "collect"), scope, secrets=False, record=record):
-        yield fault.under(path)
+    yield from faults_under(
+        path, check_values(written, ("with", "collect"), scope, secrets=False, record=record)
+    )
     return list_of(type_of(written, ("with", "collect"), record))
 
 
@@ -259,8 +255,7 @@ def _fields(
     yield from _with(node, spec, scope, record)
     for name in spec.schema_fields:
         schema = as_mapping(node.get("with")).get(name)
-        for fault in schema_faults(schema) if isinstance(schema, dict) else ():
-            yield fault.under(("with", name))
+        yield from faults_under(("with", name), schema_faults(schema) if isinstance(schema, dict) else ())
     if spec.talks:
         yield from check_agent(node, AgentContext(scope, site.tools, site.asks))
 
@@ -278,7 +273,8 @@ def _of_type(node: Mapping[str, Any], spec: NodeSpec, site: Site) -> Iterator[Fa
         yield Fault((name,), f"a node of type `{spec.name}` takes no `{name}` here", hint, on_key=True)
     for name in spec.required_parts:
         if node.get(name) is None:
-            yield Fault((), f"`{name}` is missing", f"beside `with`: {_lower(spec.parts[name])}")
+            about = spec.parts[name].rstrip(".")
+            yield Fault((), f"`{name}` is missing", f"beside `with`: {about[:1].lower()}{about[1:]}")
     for name in as_mapping(node.get("branches")) if "branches" in spec.parts else ():
         if not NAME.fullmatch(name) or len(name) > MAX_NAME:
             message = f"{name[:80]!r} is no name for a branch"
@@ -287,10 +283,6 @@ def _of_type(node: Mapping[str, Any], spec: NodeSpec, site: Site) -> Iterator[Fa
         if has_expression(value):
             hint = "what varies stands under `with` in `on`"
             yield Fault(("cases", value), "a case is not evaluated", hint, on_key=True)
-
-
-def _lower(sentence: str) -> str:
-    return sentence[:1].lower() + sentence[1:].rstrip(".")
 
 
 def _id(name: Any, site: Site) -> Iterator[Fault]:

@@ -102,7 +102,7 @@ def _schema(schema: Json, path: Path, root: Json, depth: int) -> Iterator[Fault]
             if words == "a list" and value == []:
                 yield Fault(here, "expected at least one entry")
             elif not fits(value):
-                yield Fault(here, f"expected {words}{_but(value)}")
+                yield Fault(here, f"expected {words}" + ("" if value == [] else f", not {kind_of(value)}"))
         elif keyword == "type":
             yield from _type(value, here)
         elif keyword in _ONE:
@@ -123,10 +123,6 @@ def _schema(schema: Json, path: Path, root: Json, depth: int) -> Iterator[Fault]
                 here, f"unknown keyword `{keyword[:80]}`", suggest(keyword, KEYWORDS, ""), on_key=True
             )
     yield from _together(schema, path)
-
-
-def _but(value: Json) -> str:
-    return "" if value == [] else f", not {kind_of(value)}"
 
 
 def _type(value: Json, path: Path) -> Iterator[Fault]:

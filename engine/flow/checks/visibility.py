@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from msgspec import Struct, field
@@ -216,23 +217,22 @@ class Scope(Struct, frozen=True):
 
     def _grown(self, facts: Facts) -> Facts:
         """Return these facts, those of this place, and those at the time the surely completed nodes ran."""
-        return _grow(self, facts | self.facts)
-
-
-def _grow(scope: Scope, facts: Facts) -> Facts:
-    pending, seen = [*facts], set()
-    while pending:
-        fact = pending.pop()
-        done = fact.kind == "not" and fact.value is None and fact.path[:1] in (("nodes",), ("errors",))
-        ended = fact.kind == "is" and fact.path[:1] == ("status",) and fact.value in ("completed", "failed")
-        if not (done or ended) or len(fact.path) < 2 or fact.path[1] in seen:
-            continue
-        seen.add(fact.path[1])
-        node = scope.find(fact.path[1])
-        more = (node[0].ran - facts) if node is not None else NOTHING
-        facts |= more
-        pending += more
-    return facts
+        facts |= self.facts
+        pending, seen = [*facts], set[str]()
+        while pending:
+            fact = pending.pop()
+            done = fact.kind == "not" and fact.value is None and fact.path[:1] in (("nodes",), ("errors",))
+            ended = (
+                fact.kind == "is" and fact.path[:1] == ("status",) and fact.value in ("completed", "failed")
+            )
+            if not (done or ended) or len(fact.path) < 2 or fact.path[1] in seen:
+                continue
+            seen.add(fact.path[1])
+            node = self.find(fact.path[1])
+            more = (node[0].ran - facts) if node is not None else NOTHING
+            facts |= more
+            pending += more
+        return facts
 
 
 def _possible(value: Json, path: Names, facts: Facts) -> bool:
@@ -280,7 +280,6 @@ def _check(reference: Reference, scope: Scope) -> Wrong | None:
         case "session":
             return _known(root, rest, SESSION_FIELDS, "`session` has no field")
         case "nodes" | "status" | "errors":
-            root, *rest = reference.path
             if not rest:
                 message = f"`{root}` needs the id of a node behind it"
                 return message, f"write `{root}.<id>`; a computed id cannot be checked", root
@@ -383,6 +382,7 @@ def check_values(
 ) -> Iterator[Fault]:
     """Yield the faults of expressions in a value, their names and types; in `exact` places null is an error inside a
     text, and in `handed_on` values a doubt."""
+    inner = partial(check_values, scope=scope, secrets=secrets, record=record, handed_on=handed_on)
     if isinstance(value, str):
         if "{" in value or "$" in value:
             yield from check_text(
@@ -394,15 +394,10 @@ def check_values(
                 yield Fault(
                     (*path, key), "a key is not evaluated", "expressions stand in values", on_key=True
                 )
-            places = below(exact, key)
-            yield from check_values(
-                item, (*path, key), scope, secrets=secrets, record=record, exact=places, handed_on=handed_on
-            )
+            yield from inner(item, (*path, key), exact=below(exact, key))
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from check_values(
-                item, (*path, index), scope, secrets=secrets, record=record, exact=exact, handed_on=handed_on
-            )
+            yield from inner(item, (*path, index), exact=exact)
 
 
 def check_text(

@@ -486,7 +486,8 @@ def _arrow(
 def _draw(shape: _Placed | _Arrow) -> Iterator[str]:
     """A shape as SVG."""
     if isinstance(shape, _Arrow):
-        yield _path(shape.path, ' stroke-dasharray="5 4"' if shape.edge.type == "loop" else "")
+        dash = ' stroke-dasharray="5 4"' if shape.edge.type == "loop" else ""
+        yield f'<path d="{shape.path}" fill="none" stroke="#5b6573" stroke-width="1.4" marker-end="url(#tip)"{dash}/>'
         label = _edge_label(shape.edge)
         if label:
             yield (
@@ -510,7 +511,3 @@ def _draw(shape: _Placed | _Arrow) -> Iterator[str]:
             f'<text x="{x + box.width / 2:.1f}" y="{y + _PAD + 9 + number * _LINE:.1f}" text-anchor="middle"'
             f' font-weight="{weight}" fill="{color}">{escape(line)}</text>'
         )
-
-
-def _path(path: str, more: str) -> str:
-    return f'<path d="{path}" fill="none" stroke="#5b6573" stroke-width="1.4" marker-end="url(#tip)"{more}/>'

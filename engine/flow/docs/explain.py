@@ -105,7 +105,8 @@ def _list(flow: Flow, list_id: str, around: Sequence[str], depth: int) -> Iterat
         inside = [] if node.agent is not None else list(_inside(node))
         if inside:
             said = [*said[1:], said[0]]
-        yield f"{lead}{number}. {_title(node)} {' '.join(said)}"
+        title = node.id if node.name == node.id else f"{_text(node.name, 60)} [{node.id}]"
+        yield f"{lead}{number}. {title}. {' '.join(said)}"
         for title, inner in inside:
             yield from [f"{lead}   {title}"] if title else []
             if inner in around:
@@ -116,10 +117,6 @@ def _list(flow: Flow, list_id: str, around: Sequence[str], depth: int) -> Iterat
             ends = "the run ends" if node.list_id == ROOT else "the step around it fails"
             yield f"{lead}   If it fails{f', before {ends}' if node.on_error == 'fail' else ''}:"
             yield from _list(flow, node.on_failure, (*around, list_id), depth + 3)
-
-
-def _title(node: Node) -> str:
-    return f"{node.id}." if node.name == node.id else f"{_text(node.name, 60)} [{node.id}]."
 
 
 def _inside(node: Node) -> Iterator[tuple[str, str]]:

@@ -52,7 +52,7 @@ def flow_schema() -> dict[str, Json]:
         config["description"] = spec.doc
         if not spec.config.model_json_schema().get("required"):
             config["type"] = ["object", "null"]
-        definitions[_name(spec)] = config
+        definitions[f"with_{spec.name}"] = config
     node["allOf"] = [_case(spec) for spec in node_types().values()]
     # Add to the definitions of a flow's schema what agents have, and refer to it where it stands.
     for kind, model in TOOLS.items():
@@ -61,7 +61,10 @@ def flow_schema() -> dict[str, Json]:
     _add(definitions, "RuleDoc", RuleDoc, set(RuleDoc.model_fields))
     fields = definitions["with_agent"]["properties"]
     fields["tools"] |= {"type": "array", "items": _tool_entry()}
-    fields["approvals"] |= {"type": "object", "additionalProperties": _approvals_schema()}
+    rule = {"$ref": "#/$defs/RuleDoc"}
+    verdicts = {"type": "array", "items": {"enum": list(get_args(Verdict))}, "minItems": 2}
+    approvals = {"anyOf": [verdicts, rule, {"type": "array", "items": rule, "minItems": 1}]}
+    fields["approvals"] |= {"type": "object", "additionalProperties": approvals}
     _describe_own_tools(definitions["ToolDoc"])
     _refine_condition(definitions["RuleDoc"]["properties"]["when"])
     for of, field in FIELDS.items():
@@ -83,14 +86,10 @@ def _refine_condition(field: dict[str, Json]) -> None:
     field["anyOf"] = [_EXPRESSION, {"type": "boolean"}, {"type": "null"}]
 
 
-def _name(spec: NodeSpec) -> str:
-    return f"with_{spec.name}"
-
-
 def _case(spec: NodeSpec) -> Json:
     """Return the schema of `with` for one type and of the fields beside it; `with` is required if one of its fields is."""
     absent = {part: {"type": "null"} for part in PARTS if part not in spec.parts}
-    then: dict[str, Json] = {"properties": {"with": {"$ref": f"#/$defs/{_name(spec)}"}, **absent}}
+    then: dict[str, Json] = {"properties": {"with": {"$ref": f"#/$defs/with_{spec.name}"}, **absent}}
     required = list(spec.required_parts)
     if any(field.is_required() for field in spec.config.model_fields.values()) and spec.outputs is not None:
         required.append("with")
@@ -204,12 +203,6 @@ def _tool_entry() -> dict[str, Json]:
         "maxProperties": 1,
     }
     return {"anyOf": [named, one]}
-
-
-def _approvals_schema() -> dict[str, Json]:
-    rule = {"$ref": "#/$defs/RuleDoc"}
-    verdicts = {"type": "array", "items": {"enum": list(get_args(Verdict))}, "minItems": 2}
-    return {"anyOf": [verdicts, rule, {"type": "array", "items": rule, "minItems": 1}]}
 
 
 def _describe_own_tools(tool: dict[str, Json]) -> None:
