@@ -15,6 +15,7 @@ from engine.flow.load import flow_from_body
 from engine.journal.records import Head, PutOutbox
 from engine.language.errors import SaysoError, StoreSuspended
 from engine.run.stored import stored_state
+from engine.run.supervision import wait_at_most
 from engine.storage.backoff import waited_out
 from engine.storage.group_commit import Writer
 from engine.storage.store import Store
@@ -80,10 +81,7 @@ async def until_released(writer: Writer, now: str, stopping: asyncio.Event) -> N
     log.critical("%s", StoreSuspended(reason))
     await writer.call(writer.store.outbox.give_notice, await writer.call(notices, writer.store, reason), now)
     while (reason := await waited_out(look, "the look at a suspended store")) is not None:
-        try:
-            async with asyncio.timeout(LOOK_SECONDS):
-                await stopping.wait()
-        except TimeoutError:
-            continue
-        raise StoreSuspended(reason)
+        await wait_at_most(LOOK_SECONDS, stopping)
+        if stopping.is_set():
+            raise StoreSuspended(reason)
     log.warning("the store was released; what waits goes on")

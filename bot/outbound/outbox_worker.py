@@ -53,6 +53,7 @@ from engine.language.errors import (
 from engine.nodes.runtime.effects import under
 from engine.nodes.types.spec import Meter
 from engine.run.stored import utc_now
+from engine.run.supervision import wait_at_most
 from engine.storage.fence import WorkPermit
 from engine.storage.group_commit import Writer
 
@@ -188,10 +189,7 @@ class Outbound:
 
     async def _sleep(self, seconds: float) -> None:
         try:
-            async with asyncio.timeout(seconds):
-                await self._wake.wait()
-        except TimeoutError:
-            return
+            await wait_at_most(seconds, self._wake)
         finally:
             self._wake.clear()
 

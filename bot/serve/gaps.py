@@ -8,7 +8,6 @@ the lane of chores reads everything that may have been missed, and records its p
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -16,7 +15,7 @@ from functools import partial
 from bot.handlers.catchup import AGAIN_SECONDS, CatchUp
 from bot.serve.bolt import SlackApp
 from bot.serve.roles import Replica
-from engine.run.supervision import supervised
+from engine.run.supervision import supervised, wait_at_most
 from engine.storage.backoff import waited_out
 from engine.storage.group_commit import Writer
 from engine.storage.lanes import CHORES
@@ -147,9 +146,7 @@ class Gaps:
         now = asyncio.get_running_loop().time
         until = now() + AGAIN_SECONDS
         while not self._gap.is_set() and seen == self._seen and (self._catchup.complete or now() < until):
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(MARKS_SECONDS if self._replica.shared else AGAIN_SECONDS):
-                    await self._gap.wait()
+            await wait_at_most(MARKS_SECONDS if self._replica.shared else AGAIN_SECONDS, self._gap)
             if self._replica.shared:
                 await self.hear()
 

@@ -41,7 +41,7 @@ from engine.language.errors import (
 from engine.run.engine import Engine
 from engine.run.executor import about
 from engine.run.remote_commands import BadRequest, Migration, command, session_request
-from engine.run.supervision import is_lost
+from engine.run.supervision import is_lost, wait_at_most
 
 if TYPE_CHECKING:
     from engine.run.failures import Failures, Tell
@@ -216,10 +216,7 @@ class Dispatcher:
             raise
         except StorageError as error:
             log.error("%s; looking again", error)
-            with contextlib.suppress(TimeoutError):
-                # Not `wait_for`: on 3.11 it can swallow a cancellation that comes together with the result.
-                async with asyncio.timeout(BACKOFF_SECONDS):
-                    await self._stopping.wait()
+            await wait_at_most(BACKOFF_SECONDS, self._stopping)
 
     # --- orphans and timers --------------------------------------------------------------------------------
 
@@ -387,7 +384,7 @@ class Dispatcher:
                 self._fail(error)
             except StorageError as error:
                 log.error("%s; trying again", error)
-                await self._pause(BACKOFF_SECONDS, self._stopping)
+                await wait_at_most(BACKOFF_SECONDS, self._stopping)
         return []
 
     async def _row(self, lane: str, row: InboxRow) -> RowOutcome:
@@ -403,9 +400,8 @@ class Dispatcher:
             self._delays[lane] = min(delay * 2, SWEEP_SECONDS)
             self._inbox.waiting += 1
             # Other events do not speed up the retry of a failed row.
-            await self._pause(
-                delay, self._stopping if self._failures is not None and self._failures.failed(row) else woken
-            )
+            failed = self._failures is not None and self._failures.failed(row)
+            await wait_at_most(delay, self._stopping if failed else woken)
             self._inbox.waiting -= 1
             # The row may wait for another, older row: it must be in the lane before the choice.
             try:
@@ -414,11 +410,6 @@ class Dispatcher:
                 log.error("%s; trying again", error)
             return "later"
         return outcome
-
-    async def _pause(self, seconds: float, until: asyncio.Event) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await until.wait()
 
     async def _handle(self, row: InboxRow) -> RowOutcome:
         """Handle a row; an internal error is never taken for its result."""

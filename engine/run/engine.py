@@ -116,7 +116,12 @@ class Engine:
         self.executor = Executor(runners, home, secret, self.sessions.forget)
         self.files = files and files(self.writer)
         self.executor.files = self.sessions.files = self.files
-        self._copies = _copies(snapshot_dir, self.writer, self.sessions)
+        self._copies: Copies | None = None
+        if snapshot_dir is not None:
+            files_of = SnapshotFiles(snapshot_dir)
+            self._copies = Copies(
+                files_of, self.writer, self.sessions.export_plain, self.sessions.shown_files
+            )
         self.stepper = Stepper(
             self.sessions,
             self.executor,
@@ -550,9 +555,3 @@ class Engine:
         if isinstance(answer, dict):
             return Answer(prompt.prompt_id, actor, key, values=answer)
         return Answer(prompt.prompt_id, actor, key, text=str(answer))
-
-
-def _copies(directory: Path | None, writer: Writer, sessions: Sessions) -> Copies | None:
-    if directory is None:
-        return None
-    return Copies(SnapshotFiles(directory), writer, sessions.export_plain, sessions.shown_files)

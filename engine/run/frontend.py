@@ -12,7 +12,6 @@ has it for single rounds, as a holder that is stopping: a server that starts mea
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -41,6 +40,7 @@ from engine.nodes.runtime.effects import before_effect, unless_lost
 from engine.nodes.types.registry import mode_of
 from engine.run import remote_commands
 from engine.run.engine import Engine
+from engine.run.supervision import wait_at_most
 from engine.storage.fence import WorkPermit
 from engine.storage.leases import Holder, Serving
 from engine.storage.store import Store
@@ -110,7 +110,6 @@ class NoFrontend(Frontend):
 
     async def close(self, state: State, asked: Asked) -> None:
         """See `Frontend.close`."""
-        return
 
     async def deliver(self, message: Message, key: str) -> dict[str, Json]:
         """See `Frontend.deliver`."""
@@ -182,9 +181,7 @@ class FrontendWorker:
             while True:
                 self._wake.clear()
                 await self._round(lanes)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_POLL_SECONDS):
-                        await self._wake.wait()
+                await wait_at_most(_POLL_SECONDS, self._wake)
         finally:
             for task in lanes.values():
                 task.cancel()
@@ -244,13 +241,9 @@ class FrontendWorker:
             log.warning("%s is tried again: %s: %s", row.key, type(error).__name__, error)
             if row.kind == "ask" or row.attempts + 1 < MOST_ATTEMPTS:
                 first, most = BACKOFF_SECONDS
-                not_before = timestamps.after(
-                    self._engine.now(), min(most, first * 2.0 ** min(row.attempts, 10))
-                )
                 now = self._engine.now()
-                await call(
-                    store.outbox.finish, row.id, row.rev, now=now, state="pending", not_before=not_before
-                )
+                later = timestamps.after(now, min(most, first * 2.0 ** min(row.attempts, 10)))
+                await call(store.outbox.finish, row.id, row.rev, now=now, state="pending", not_before=later)
                 return False
             log.error("%s is given up after %d attempts", row.key, MOST_ATTEMPTS, exc_info=error)
             text = f"The message could not be delivered: {type(error).__name__}: {error}"

@@ -14,6 +14,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -55,7 +56,7 @@ from engine.run.hub import Hub
 from engine.run.memory import descriptions, places
 from engine.run.session import NewsWait, Session, check_actor
 from engine.run.stored import utc_now
-from engine.run.supervision import supervised
+from engine.run.supervision import supervised, wait_at_most
 from engine.storage.leases import holder_of
 from engine.storage.open import open_store
 from engine.storage.store import Store
@@ -246,9 +247,7 @@ class Runtime:
         async def look(seconds: float) -> None:
             if self._failed is not None:
                 raise self._failed
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await event.wait()
+            await wait_at_most(seconds, event)
 
         return look
 
@@ -335,15 +334,12 @@ class ToolServers:
 
     def __init__(self, file: Path, secret: Callable[[str], str], hosts: Iterable[str] = ()) -> None:
         self._file, self._secret, self._hosts = file, secret, hosts
-        self._made: McpServers | None = None
 
-    @property
+    @cached_property
     def _servers(self) -> McpServers:
-        if self._made is None:
-            from engine.nodes.runtime.mcp import McpServers
+        from engine.nodes.runtime.mcp import McpServers
 
-            self._made = McpServers(self._file, self._secret, self._hosts)
-        return self._made
+        return McpServers(self._file, self._secret, self._hosts)
 
     async def __call__(self, config: dict[str, Json], ctx: NodeContext) -> Outcome:
         """Call a tool; see `Runner`."""
@@ -355,5 +351,5 @@ class ToolServers:
 
     async def close(self) -> None:
         """Close all connections."""
-        if self._made is not None:
-            await self._made.close()
+        if "_servers" in vars(self):
+            await self._servers.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -13,6 +14,14 @@ log = logging.getLogger("sayso.service")
 
 MOST_SECONDS = 60.0
 """The longest wait before another start. A task that ran longer than this begins with a short wait again."""
+
+
+async def wait_at_most(seconds: float, event: asyncio.Event) -> None:
+    """Return when the event is set, at the latest after so many seconds."""
+    with contextlib.suppress(TimeoutError):
+        # Not `wait_for`: on 3.11 it can swallow a cancellation that comes together with the result.
+        async with asyncio.timeout(seconds):
+            await event.wait()
 
 
 def is_lost(error: BaseException) -> bool:
