@@ -296,7 +296,7 @@ class _Step:
         found = _SAID.match(key or "")
         if found is None:
             return
-        said = min(_from_seconds(float(found[1])), event.timestamp)
+        said = min(timestamps.clock(lambda: float(found[1]))(), event.timestamp)
         span = self._add(
             "process inbox", None, f"inbox {event.seq}", said, event.timestamp, _messaging("process", "inbox")
         )
@@ -388,7 +388,3 @@ def _content(name: str, value: Json | Mapping[str, Json]) -> Told:
         return {}
     text = value if isinstance(value, str) else encode(value).decode()
     return {name: text[:MOST_CONTENT]}
-
-
-def _from_seconds(seconds: float) -> str:
-    return timestamps.clock(lambda: seconds)()

@@ -50,6 +50,7 @@ from engine.language.codec import Json, canonical, decode, encode
 from engine.language.credentials import without_credentials
 from engine.language.errors import KeptMoved, SaysoError, SessionEnded, StorageError
 from engine.run.dispatcher import RowHandler
+from engine.run.supervision import wait_at_most
 from prompt_state.question_row import thread_key
 
 log = logging.getLogger("sayso.gate")
@@ -175,7 +176,13 @@ class Requests:
                 call = _key("gate:call", token, wanted.door, wanted.session, wanted.call)
                 if standing.handed is not None or not await self._hand_out(standing, call):
                     continue  # another door of the same session was quicker: this is another call
-                await self._note_use(token, wanted, standing)
+                if wanted.door == "claude":
+                    # A hook has got an allow: the door that the call comes to next does not ask again.
+                    handed = digest("call", {"tool": wanted.tool, "arguments": standing.arguments})
+                    data: dict[str, Json] = {"tool": wanted.tool, "digest": handed, "by": list(standing.by)}
+                    data["until"] = timestamps.after(standing.at, standing.valid_seconds)
+                    noted = encode({**data, "rule": standing.rule[0], "rules": standing.rule[1]})
+                    await self._keep(InboxItem(_key("gate:use", token, wanted.call), NOTED, noted))
             elif standing.state == "allowed":
                 standing = Standing("open")
             return {
@@ -492,16 +499,6 @@ class Requests:
             await self._propose(str(standing.session_id), standing.outputs["tool"], standing.arguments)
         return ours
 
-    async def _note_use(self, token: Token, wanted: Wanted, standing: Standing) -> None:
-        """Keep that a hook has got an allow: the door that the call comes to next does not ask again."""
-        if wanted.door != "claude":
-            return
-        handed = digest("call", {"tool": wanted.tool, "arguments": standing.arguments})
-        data: dict[str, Json] = {"tool": wanted.tool, "digest": handed, "by": list(standing.by)}
-        data["until"] = timestamps.after(standing.at, standing.valid_seconds)
-        noted = encode({**data, "rule": standing.rule[0], "rules": standing.rule[1]})
-        await self._keep(InboxItem(_key("gate:use", token, wanted.call), NOTED, noted))
-
     async def _used(self, token: Token, wanted: Wanted, decided: Decision, rules: Rules) -> list[str] | None:
         """Return the people who allowed this call already when the hook asked: the same call, under the same rule, while their
         approval counts, and once."""
@@ -578,11 +575,7 @@ class Requests:
             left = until - self.steady()
             if standing.state != "open" or left <= 0 or gone():
                 return standing
-            try:
-                async with asyncio.timeout(min(left, _LOOK_SECONDS)):
-                    await news.wait()
-            except TimeoutError:
-                continue
+            await wait_at_most(min(left, _LOOK_SECONDS), news)
 
     def heard(self, state: State, events: Sequence[Event]) -> None:
         """A session took a step."""

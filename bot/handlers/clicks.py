@@ -69,7 +69,12 @@ class Presses:
                     command = Answer(prompt.prompt_id, actor, row.key, value=value, nonce=nonce)
                     return await self.replies.do(row, data, prompt.session_id, command)
                 case EndRun():
-                    return await self._end(row, data, meaning)
+                    abort = Abort(await self.people.actor(data))
+                    done = await self.replies.do(row, data, meaning.head.session_id, abort)
+                    if done and meaning.asked and await self._applied(row):
+                        said = phrases.confirmed(meaning.head.flow_name, data["user"], ended=True)
+                        await self._say_instead(row, data, said)
+                    return done
                 case KeepRun(head):
                     return await self._keep(row, data, head)
                 case TryAgain(head):
@@ -156,14 +161,6 @@ class Presses:
         person: dict[str, Json] = {"id": actor.id, "name": actor.name}
         said = Feedback(entry["turn"], value, person, row.received_at)
         return await self.notices.consume(row, "applied", feedback_row(answer, data, said))
-
-    async def _end(self, row: InboxRow, data: dict[str, Json], meant: EndRun) -> bool:
-        abort = Abort(await self.people.actor(data))
-        done = await self.replies.do(row, data, meant.head.session_id, abort)
-        if done and meant.asked and await self._applied(row):
-            said = phrases.confirmed(meant.head.flow_name, data["user"], ended=True)
-            await self._say_instead(row, data, said)
-        return done
 
     async def _keep(self, row: InboxRow, data: dict[str, Json], head: Head) -> bool:
         """Answer the question of `cancel` with no. It takes the right to cancel."""

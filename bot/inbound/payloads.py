@@ -79,7 +79,12 @@ def _read(body: Mapping[str, Any], home: Home, hears: Listening) -> Decision:
                 key = f"stopped:{home.team_id}:{channel}:{root}:{event['event_ts']}"
                 return Take(_item(STOPPED, key, home, channel, root, threadTs=root, user=user, userTeam=None))
             if event.get("type") == "reaction_added":
-                return _reaction(event, home, hears)
+                item = event.get("item") or {}
+                if item.get("type") != "message" or event.get("user") == home.bot_user_id:
+                    return Skip("a reaction to something else")
+                if next(hears.reactions(str(event["reaction"])), None) is None:
+                    return Skip("a reaction that starts nothing")
+                return reaction(home, item["channel"], item["ts"], event["reaction"], event["user"])
             if event.get("type") in _CLOSED or event.get("type") in _OPENED:
                 return _channel(body, event, home)
             if event.get("type") == "channel_shared":
@@ -270,15 +275,6 @@ def _may_be_overheard(event: Mapping[str, Any], home: Home) -> bool:
     return event.get("thread_ts") in (None, event["ts"]) and not event.get("edited")
 
 
-def _reaction(event: Mapping[str, Any], home: Home, hears: Listening) -> Decision:
-    item = event.get("item") or {}
-    if item.get("type") != "message" or event.get("user") == home.bot_user_id:
-        return Skip("a reaction to something else")
-    if next(hears.reactions(str(event["reaction"])), None) is None:
-        return Skip("a reaction that starts nothing")
-    return reaction(home, item["channel"], item["ts"], event["reaction"], event["user"])
-
-
 def reaction(home: Home, channel: str, ts: str, name: str, user: str) -> Take:
     """A person's reaction to a message, as an event or as a catch-up read finds it."""
     key = f"reaction:{home.team_id}:{channel}:{ts}:{name}:{user}"
@@ -314,7 +310,9 @@ def _click(body: Mapping[str, Any], home: Home) -> Decision:
     if action_id.startswith(INSIDE):
         return _submission(body, home, action) if stands else Skip("not in this view")
     value = action.get("value") or (action.get("selected_option") or {}).get("value")
-    place = _place_in(str(value))
+    # A button outside of its thread has channel and thread in its value (`bot.rendering.waiting.pressed_value`).
+    parts = str(value).split("|")
+    place = (parts[3], parts[4]) if len(parts) == 5 else None
     if not action_id.startswith("sayso:") or ("message_ts" not in body["container"] and place is None):
         return Skip("not one of our buttons")
     # A button or a control, which is an answer as it stands. One outside of the thread says in which it
@@ -370,12 +368,6 @@ def _parts(value: Any) -> Iterator[Mapping[str, Any]]:
         yield value
     for inner in value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ():
         yield from _parts(inner)
-
-
-def _place_in(value: str) -> tuple[str, str] | None:
-    """The channel and the thread of a button outside of its thread (`bot.rendering.waiting.pressed_value`)."""
-    parts = value.split("|")
-    return (parts[3], parts[4]) if len(parts) == 5 else None
 
 
 def _where(body: Mapping[str, Any]) -> tuple[str, str]:

@@ -227,25 +227,20 @@ def _calls_changed(before: State, after: State, events: Sequence[Event]) -> list
             known = agent.results.get(tool_id)
             if path in failed or known is not None:
                 is_error = failed[path] if known is None else bool(known.get("is_error"))
-                results[path] = _result(after, path, is_error)
+                # `ran` is what a call was made with, where that is not what the model asked for.
+                result: dict[str, Json] = {"isError": is_error}
+                if ran := _as_edited(after, path):
+                    result["ran"] = ran
+                if in_place(after, path):
+                    result["inPlace"] = True
+                if (grant := used_by(after, path)) is not None:
+                    names = (str(person.get("name") or person.get("id")) for person in grant.by)
+                    result["allowedBy"] = " and ".join(names)
+                results[path] = result
             elif path in over:
                 results[path] = {"over": True}
         rows += tools_rows(before, turn, content, results)
     return rows
-
-
-def _result(state: State, path: str, is_error: bool) -> dict[str, Json]:
-    """Return what stands at a call that has its result. `ran` is what it was made with, where that is not what the model asked
-    for."""
-    result: dict[str, Json] = {"isError": is_error}
-    if ran := _as_edited(state, path):
-        result["ran"] = ran
-    if in_place(state, path):
-        result["inPlace"] = True
-    if (grant := used_by(state, path)) is not None:
-        names = (str(person.get("name") or person.get("id")) for person in grant.by)
-        result["allowedBy"] = " and ".join(names)
-    return result
 
 
 def _as_edited(state: State, path: str) -> str | None:

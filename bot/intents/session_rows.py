@@ -80,18 +80,6 @@ def _is_news(state: State, event: Event) -> bool:
     return isinstance(event, SessionEnd | SessionAborted | SessionUnreachable)
 
 
-def _card_changed(before: State, after: State) -> bool:
-    """True if anything that a card shows has changed. States share unchanged parts."""
-    return (
-        before.nodes is not after.nodes
-        or before.prompts is not after.prompts
-        or before.timers is not after.timers
-        or before.containers is not after.containers
-        or before.lock is not after.lock
-        or (before.phase, before.outcome, before.inputs) != (after.phase, after.outcome, after.inputs)
-    )
-
-
 def _row(
     kind: str, key: str, lane: str, session_id: str | None = None, *, replace: bool = False, **payload: Json
 ) -> PutOutbox:
@@ -102,7 +90,15 @@ def _on_top(before: State, state: State) -> list[Row]:
     """Rows of what stands above the rest of a session: its card, or in a thread of requests the message that counts them."""
     thread = state.thread or {}
     if "root" not in thread:
-        changed = _card_changed(before, state)
+        # States share unchanged parts.
+        changed = (
+            before.nodes is not state.nodes
+            or before.prompts is not state.prompts
+            or before.timers is not state.timers
+            or before.containers is not state.containers
+            or before.lock is not state.lock
+            or (before.phase, before.outcome, before.inputs) != (state.phase, state.outcome, state.inputs)
+        )
         return [card_row(state.session_id, state.seq, over=state.ended)] if changed else []
     if before.seq and before.ended == state.ended:
         return []

@@ -98,19 +98,16 @@ class Reactions(Sender):
         try:
             await call
         except Permanent as fault:
-            self._refused(fault)
+            # The message may be gone, or takes no more reactions. Without the right to react there are none from now on.
+            if fault.reason != "missing_scope":
+                log.info("a reaction was not taken: %s", fault)
+            elif self.allowed:
+                self.allowed = False
+                log.warning(
+                    "Reactions are off until sayso restarts: the app lacks the scope reactions:write (sayso manifest)."
+                )
             return False
         return True
-
-    def _refused(self, fault: Permanent) -> None:
-        """The message may be gone, or takes no more reactions. Without the right to react there are none from now on."""
-        if fault.reason != "missing_scope":
-            log.info("a reaction was not taken: %s", fault)
-        elif self.allowed:
-            self.allowed = False
-            log.warning(
-                "Reactions are off until sayso restarts: the app lacks the scope reactions:write (sayso manifest)."
-            )
 
 
 def _record(put: Sequence[str]) -> dict[str, Json]:

@@ -107,7 +107,13 @@ class Streams:
                 return
             while not live.closed:
                 live.changed.clear()
-                await self._ensure_rows(live, state)
+                if live.text.strip():
+                    # Each part that has begun has a row, which the outbox posts.
+                    rows = [writing_row(state, live.turn, part) for part in range(len(live.parts))]
+                    missing = [row for row in rows if await self.ledger.row(row.key) is None]
+                    if missing:
+                        await self.ledger.put(missing)
+                        self.told()
                 await self._show(live)
                 if not live.changed.is_set():
                     await live.changed.wait()
@@ -131,16 +137,6 @@ class Streams:
         container = state.containers.get(agent_of(live.turn))
         live.structured = bool(container and container.agent and container.agent.structured)
         return state
-
-    async def _ensure_rows(self, live: LiveText, state: State) -> None:
-        """Each part that has begun has a row, which the outbox posts."""
-        if not live.text.strip():
-            return
-        rows = [writing_row(state, live.turn, part) for part in range(len(live.parts))]
-        missing = [row for row in rows if await self.ledger.row(row.key) is None]
-        if missing:
-            await self.ledger.put(missing)
-            self.told()
 
     async def _show(self, live: LiveText) -> None:
         """Bring the messages of a text up to date; those that are posted."""

@@ -17,7 +17,6 @@ from bot.rendering.blocks import (
     MOST_TASKS,
     MOST_TEXT,
     MOST_UNITS,
-    Block,
     Rendered,
     actions,
     button,
@@ -123,18 +122,13 @@ def card(
 
 def with_question(card: Rendered, question: Rendered, *, is_open: bool) -> Rendered | None:
     """The card and the question with which its session opened, as one message; None where that is too much for one."""
-    blocks = _around(card.blocks, question)
-    if blocks is None:
+    # The question last: a phone shows the end of a message that is longer than its screen.
+    blocks = [*card.blocks, {"type": "divider"}, *question.blocks]
+    if len(blocks) > MOST_BLOCKS or size(blocks) > MOST_UNITS:
         return None
     first, second = (question, card) if is_open else (card, question)
     text = cut(f"{first.text}\n{second.text}", MOST_TEXT)
     return Rendered(text, blocks, card.metadata, question.plain)
-
-
-def _around(card: list[Block], question: Rendered) -> list[Block] | None:
-    # The question last: a phone shows the end of a message that is longer than its screen.
-    blocks = [*card, {"type": "divider"}, *question.blocks]
-    return None if len(blocks) > MOST_BLOCKS or size(blocks) > MOST_UNITS else blocks
 
 
 def look_of(message: Rendered) -> str:

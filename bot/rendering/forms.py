@@ -409,7 +409,10 @@ def _raw(entry: Mapping[str, Any], field: Field) -> Json:
     if isinstance(found, Mapping):
         return _chosen(found, field)
     if field.get("format") == "date-time" and isinstance(found, int | float):
-        return _iso(found)
+        try:
+            return timestamps.to_text(datetime.fromtimestamp(found, UTC))
+        except (ValueError, OverflowError, OSError):
+            return str(found)
     return found if isinstance(found, str | int | float | None) else str(found)
 
 
@@ -424,10 +427,3 @@ def _chosen(option: Any, field: Field) -> Json:
         else -1
     )
     return offered[place]["value"] if 0 <= place < len(offered) else dict(_FORGED)
-
-
-def _iso(seconds: float) -> Json:
-    try:
-        return timestamps.to_text(datetime.fromtimestamp(seconds, UTC))
-    except (ValueError, OverflowError, OSError):
-        return str(seconds)

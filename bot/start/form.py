@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
@@ -51,27 +52,19 @@ Missing: TypeAlias = Callable[[Flow], Awaitable[Sequence[str]]]
 """Says what this installation lacks of what a flow refers to."""
 
 
+@dataclass(eq=False, repr=False)
 class StartForm(Kind):
     """`sayso:open:start`; the value of the button is the flow's name, or with `|` and a session's id the form of a start
     with the inputs of that session, which the thread of the button is about."""
 
     name = "start"
 
-    def __init__(
-        self,
-        library: Library,
-        prompts: PromptLookup,
-        begin: Begin,
-        about: AboutMessage,
-        lacks: Missing,
-        inputs: InputsOf,
-    ) -> None:
-        self._library = library
-        self._prompts = prompts
-        self._begin = begin
-        self._about = about
-        self._lacks = lacks
-        self._inputs = inputs
+    _library: Library
+    _prompts: PromptLookup
+    _begin: Begin
+    _about: AboutMessage
+    _lacks: Missing
+    _inputs: InputsOf
 
     def wants(self, opening: Opening) -> bool:
         """A slash command that names a flow and not all that it needs."""

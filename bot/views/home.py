@@ -78,33 +78,23 @@ class Watch:
     """The view that was published last, without the time."""
 
 
+@dataclass(eq=False, repr=False)
 class HomeKind(Kind):
     """`app_home_opened`, and the controls of a Home."""
 
     name = "home"
 
-    def __init__(
-        self,
-        engine: Engine,
-        library: Library,
-        people: People,
-        waiting: WaitingFor,
-        links: Links,
-        screen: Modals,
-        clock: Callable[[], float],
-        profiles: Profiles,
-    ) -> None:
-        self._engine = engine
-        self._library = library
-        self._people = people
-        self._waiting = waiting
-        self._links = links
-        self._screen = screen
-        self._clock = clock
-        self._profiles = profiles
-        self._watches: dict[str, Watch] = {}
-        self._pending: dict[str, None] = {}
-        self._wake = asyncio.Event()
+    _engine: Engine
+    _library: Library
+    _people: People
+    _waiting: WaitingFor
+    _links: Links
+    _screen: Modals
+    _clock: Callable[[], float]
+    _profiles: Profiles
+    _watches: dict[str, Watch] = field(default_factory=dict, init=False)
+    _pending: dict[str, None] = field(default_factory=dict, init=False)
+    _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     async def open(self, opening: Opening) -> Opened:
         """It is published at once, and again for a while when something changes."""
@@ -266,19 +256,17 @@ def _root(state: State) -> Spot | None:
 # --- alike approvals, decided together ---------------------------------------------------------------------
 
 
+@dataclass(eq=False, repr=False)
 class Together(Kind):
     """`sayso:open:together`: one decision for alike approvals. Each becomes a row of the inbox, as if it was pressed in
     its own thread: decided, refused and recorded by itself."""
 
     name = TOGETHER
 
-    def __init__(
-        self, notices: Notices, waiting: WaitingFor, prompts: PromptLookup, taken: Callable[[], None]
-    ) -> None:
-        self._notices = notices
-        self._waiting = waiting
-        self._prompts = prompts
-        self._taken = taken
+    _notices: Notices
+    _waiting: WaitingFor
+    _prompts: PromptLookup
+    _taken: Callable[[], None]
 
     async def open(self, opening: Opening) -> Opened:
         """Those that are like the one that the button names."""

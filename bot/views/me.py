@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 
 from bot.config.profiles import Profile, Profiles
 from bot.inbound.decisions import Accept, Errors, Opened, Opening, Submission, Verdict
@@ -21,24 +22,17 @@ UNTIL, STAND_IN = "until", "stand_in"
 _ZONE_SECONDS = 1.0
 
 
+@dataclass(eq=False, repr=False)
 class Me(Kind):
     """`sayso:open:me`."""
 
     name = "me"
 
-    def __init__(
-        self,
-        profiles: Profiles,
-        people: People,
-        writer: Writer,
-        now: Callable[[], str],
-        changed: Callable[[str], None] = lambda user: None,
-    ) -> None:
-        self._profiles = profiles
-        self._people = people
-        self._writer = writer
-        self._now = now
-        self._changed = changed
+    _profiles: Profiles
+    _people: People
+    _writer: Writer
+    _now: Callable[[], str]
+    _changed: Callable[[str], None]
 
     async def open(self, opening: Opening) -> Opened:
         """The current settings."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,21 +25,15 @@ _PAGE = 999
 _LONGEST = 4_000
 
 
+@dataclass(eq=False, repr=False)
 class Said:
     """Reads with the bot's rights. What Slack refuses is said in words; where it does not answer now, that is raised."""
 
-    def __init__(
-        self,
-        client: AsyncWebClient,
-        bot_user_id: str,
-        name_of: Callable[[str], Awaitable[str]],
-        said_in: Callable[[Mapping[str, Any]], str],
-    ) -> None:
-        """`said_in` gives what a message says, in Slack's markup."""
-        self._client = client
-        self._bot = bot_user_id
-        self._name_of = name_of
-        self._said_in = said_in
+    _client: AsyncWebClient
+    _bot: str
+    _name_of: Callable[[str], Awaitable[str]]
+    _said_in: Callable[[Mapping[str, Any]], str]
+    """Gives what a message says, in Slack's markup."""
 
     async def __call__(self, place: Mapping[str, Json]) -> list[str]:
         """The messages of a place `{channel, thread, most, since}`, a line each, the newest last. Of the bot's own only those

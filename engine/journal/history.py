@@ -233,7 +233,11 @@ class _Builder:
             case ev.SessionEnd():
                 self.root.status = {"complete": "completed"}.get(event.status, event.status)
                 self.root.ended_at = event.timestamp
-                self._end_finally(event.timestamp)
+                # No event of its own tells that `finally` is over.
+                ended = self._passes.get(FINALLY)
+                if ended is not None and not any(child.open for child in ended.children):
+                    ended.status, ended.error = _ended(ended, "completed"), ended.broken
+                    ended.ended_at = event.timestamp
                 _stop_inside(self.root, event.timestamp)
 
     def _node(self, event: Event, node_id: str, node_type: str) -> Entry:
@@ -266,12 +270,6 @@ class _Builder:
         entry = Entry("pass", scope, name, name, "started", started_at=at, list_id=list_id)
         self._passes[scope] = entry
         around.children.append(entry)
-
-    def _end_finally(self, at: str) -> None:
-        """End `finally` with the session, since no event of its own tells that it is over."""
-        entry = self._passes.get(FINALLY)
-        if entry is not None and not any(child.open for child in entry.children):
-            entry.status, entry.ended_at, entry.error = _ended(entry, "completed"), at, entry.broken
 
     def _pass(self, event: ev.IterationStarted) -> None:
         container = self._nodes[event.path or ""]

@@ -10,6 +10,7 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote, unquote
@@ -103,23 +104,17 @@ class _Copy(NamedTuple):
     """Events since then."""
 
 
+@dataclass(eq=False, repr=False)
 class Copies:
     """Keeps the snapshot directory in step with a store's sessions. A file is a copy: failing to write one has no other
     effect. It is written whole at first, and when a conversation has shown a model another file; else it gets a line
     for each pause, whose cost depends only on the new events."""
 
-    def __init__(
-        self,
-        files: SnapshotFiles,
-        writer: Writer,
-        export: Callable[[str], Awaitable[bytes]],
-        shown: Callable[[str], frozenset[str]],
-    ) -> None:
-        self._files = files
-        self._writer = writer
-        self._export = export
-        self._shown = shown
-        self._left: OrderedDict[str, _Copy] = OrderedDict()
+    _files: SnapshotFiles
+    _writer: Writer
+    _export: Callable[[str], Awaitable[bytes]]
+    _shown: Callable[[str], frozenset[str]]
+    _left: OrderedDict[str, _Copy] = field(default_factory=OrderedDict, init=False)
 
     async def follow(self, state: State, events: Sequence[bytes], *, paused: bool) -> None:
         """A step was stored; with `paused` the session waits for somebody now."""

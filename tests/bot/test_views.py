@@ -279,7 +279,8 @@ async def test_a_modal_opens_although_slack_does_not_say_the_timezone(
             return Profile()
 
     monkeypatch.setattr(me, "_ZONE_SECONDS", 0.01)
-    kind = me.Me(cast(Any, Here()), cast(Any, Silent()), cast(Any, None), lambda: "2030-05-01T09:00:00.000Z")
+    now = "2030-05-01T09:00:00.000Z"
+    kind = me.Me(cast(Any, Here()), cast(Any, Silent()), cast(Any, None), lambda: now, lambda user: None)
     opened = await kind.open(Opening("me", "T1", "U1", "X1"))
     meta = json.loads(opened["private_metadata"])
     assert meta["zone"] is None

@@ -384,7 +384,11 @@ class AgentOutcome(NodeEvent, tag="agent:outcome", phases=ALWAYS, audit="content
             container = state.containers[path]
             container = replace(container, error=container.error or self.error)
             return replace(state, containers=state.containers.set(path, container))
-        return _made_again(state, path)
+        # The model call that failed begins again, where one did.
+        for turn in _failing_turns(state, path):
+            run = replace(state.nodes[turn], status="interrupted", reason=RETRY)
+            state = replace(state, nodes=state.nodes.set(turn, run))
+        return state
 
     @property
     def audited(self) -> bool:
@@ -653,14 +657,6 @@ def _gone_on(agent: AgentRun, event: AgentOutcome) -> AgentRun:
         pending=(*agent.pending, *(event.content or ())),
         heard=(*agent.heard, event.key) if event.key else agent.heard,
     )
-
-
-def _made_again(state: State, owner: str) -> State:
-    """The state in which the model call that failed begins again, where one did."""
-    for path in _failing_turns(state, owner):
-        run = replace(state.nodes[path], status="interrupted", reason=RETRY)
-        state = replace(state, nodes=state.nodes.set(path, run))
-    return state
 
 
 def _failing_turns(state: State, owner: str) -> list[str]:

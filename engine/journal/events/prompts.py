@@ -113,7 +113,8 @@ class PromptShown(PromptEvent, tag="prompt:shown", phases=ANY_OPEN):
 
     def owes(self, before: State) -> tuple[Owed, ...]:
         prompt = before.prompts[self.prompt_id]
-        return () if prompt.deadline is not None else _clocks(before, prompt)
+        words = _clock_words(prompt) if prompt.deadline is None else ()
+        return tuple(Owed(("timer:set",), prompt.path, clock_id(before, prompt, word)) for word in words)
 
 
 class PromptVoted(PromptEvent, tag="prompt:voted", phases=ANY_OPEN, audit=""):
@@ -209,7 +210,8 @@ class PromptAnswered(Closing, tag="prompt:answered", phases=ANY_OPEN, audit="ans
         prompt = _open(state, self)
         options = [option["value"] for option in prompt.options]
         value = self.answer.get("value")
-        if options and value not in options and not _takes_more(prompt):
+        takes_more = prompt.accepts_text or prompt.accepts_files or prompt.fills_beside
+        if options and value not in options and not takes_more:
             raise MalformedJournal(
                 f"prompt {self.prompt_id} offers {', '.join(map(str, options))}, not {value}"
             )
@@ -390,10 +392,6 @@ def close_prompt(state: State, prompt: Asked) -> State:
         open_prompts=without(state.open_prompts, prompt.prompt_id),
         timers=timers,
     )
-
-
-def _takes_more(prompt: Asked) -> bool:
-    return bool(prompt.accepts_text or prompt.accepts_files or prompt.fills_beside)
 
 
 def _given_up(state: State, path: str) -> bool:
@@ -596,12 +594,6 @@ _RULES: dict[str, _Rules] = {
 
 
 # --- clocks ------------------------------------------------------------------------------------------------
-
-
-def _clocks(state: State, prompt: Asked) -> tuple[Owed, ...]:
-    return tuple(
-        Owed(("timer:set",), prompt.path, clock_id(state, prompt, word)) for word in _clock_words(prompt)
-    )
 
 
 def _clock_words(prompt: Asked) -> Iterator[str]:

@@ -393,20 +393,17 @@ class _Connection:
             parameters = StdioServerParameters(command=command, args=args, env=told, cwd=self.server.cwd)
             transport = stdio_client(parameters, errlog=errors)
         else:
-            transport = await self._address(stack, told)
+            import httpx2
+            from mcp.client.streamable_http import streamable_http_client
+
+            # An answer may take as long as the tool does; how long that is says the node's timeout.
+            limits = httpx2.Timeout(OPEN_WITHIN, read=None)
+            auth = await asyncio.to_thread(authorization, self.server, self._secret, self._used)
+            made = httpx2.AsyncClient(headers=told, timeout=limits, auth=auth)
+            sender = await stack.enter_async_context(made)
+            transport = streamable_http_client(self.server.url, http_client=sender)
         client = Client(_watched(transport, self.ended), elicitation_callback=self.calls.asked)
         return await stack.enter_async_context(client)
-
-    async def _address(self, stack: AsyncExitStack, headers: dict[str, str]) -> Any:
-        import httpx2
-        from mcp.client.streamable_http import streamable_http_client
-
-        # An answer may take as long as the tool does; how long that is says the node's timeout.
-        limits = httpx2.Timeout(OPEN_WITHIN, read=None)
-        auth = await asyncio.to_thread(authorization, self.server, self._secret, self._used)
-        made = httpx2.AsyncClient(headers=headers, timeout=limits, auth=auth)
-        client = await stack.enter_async_context(made)
-        return streamable_http_client(self.server.url or "", http_client=client)
 
 
 @contextlib.asynccontextmanager
