@@ -3,7 +3,7 @@ then on. Pure.
 
 `{type: sayso_file, path, name, mediaType}` names a file in the session's folder. Once a call that sent it is answered it has
 also `{digest, size, block}`: the block of the API around the bytes, without them. A picture that a tool has read has them at
-once; of one that an older release read there is the digest only.
+once.
 """
 
 from __future__ import annotations

@@ -370,10 +370,6 @@ def _summing(request: TurnRequest, asked: Mapping[str, Json], *, signed: bool) -
 MOST_BYTES = 10 * 2**20
 """Of one file."""
 
-_CHANGED = (
-    "(The picture {name} cannot be shown here any more: the file was changed or removed after it was read.)"
-)
-
 
 MOST_SAID = 60_000
 """Characters of what was said in a place; the newest is kept."""
@@ -411,7 +407,7 @@ def _with_all_files(
             read.append({"digest": keep(ctx.workdir, b""), "size": len(text), "block": text_block(text)})
             named = {**named, **read[-1]}
         elif not kept(named):
-            read.append(_read_before(named, ctx) if named.get("digest") else _read(named, ctx))
+            read.append(_read(named, ctx))
             named = {**named, **read[-1]}
         return filled(named, kept_bytes(ctx.workdir, named["digest"], str(named.get("name"))))
 
@@ -426,18 +422,6 @@ def _read(named: Mapping[str, Json], ctx: NodeContext) -> dict[str, Json]:
     data = read_inside(ctx.folder(), str(named.get("path") or ""), MOST_BYTES)
     block = file_block(named, data, name)
     return {"digest": keep(ctx.workdir, data), "size": len(data), "block": hollow(block)}
-
-
-def _read_before(named: Mapping[str, Json], ctx: NodeContext) -> dict[str, Json]:
-    """The same for a picture that a tool has read under a release that kept nothing: what it saw, or words."""
-    try:
-        read = _read(named, ctx)
-        if read["digest"] == named["digest"]:
-            return read
-    except FileRefused:
-        pass
-    words = _CHANGED.format(name=attribute(str(named.get("name") or named.get("path"))))
-    return {"digest": keep(ctx.workdir, b""), "size": 0, "block": text_block(words)}
 
 
 def file_block(named: Mapping[str, Json], data: bytes, name: str) -> Json:

@@ -78,7 +78,7 @@ class Dispatcher:
         handlers: Mapping[str, RowHandler] | None = None,
         wants: Callable[[Head], bool] = lambda head: True,
         only: str | None = None,
-        wakeups: Wakeups | None = None,
+        wakeups: LocalWakeups | None = None,
         order: Callable[[InboxRow], float] = lambda row: float(row.id),
         tell: Tell | None = None,
         handled: Callable[[InboxRow], None] = lambda row: None,
@@ -574,16 +574,6 @@ async def perform(engine: Engine, row: InboxRow) -> None:
 
 POLL_SECONDS = 0.2
 """Seconds between checks for commits of other processes."""
-
-
-class Wakeups(Protocol):
-    """Delivers wake-ups to one process."""
-
-    def notify(self) -> None:
-        """Something became ready in this process."""
-
-    async def wait(self, seconds: float | None) -> None:
-        """Return at the next wake-up, or after so many seconds."""
 
 
 class LocalWakeups:

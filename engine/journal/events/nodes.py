@@ -284,7 +284,7 @@ class NodeSkipped(NodeEvent, tag="node:skipped", phases=OUTCOMES, audit=""):
         frame = frame_at(state, scope)
         dead = self.reason == DEAD
         if not dead:
-            _may_begin(state, path, self.timestamp)
+            _may_begin(state, path)
         if frame.error is not None and not dead:
             raise MalformedJournal(f"{scope or 'the flow'} has failed, so that nothing begins there")
         same(path, visit_path(frame, scope, self.node_id), "path")
@@ -338,7 +338,7 @@ def begin(state: State, event: Start, frame: Frame) -> State:
     """The state in which a node has begun, in a pass."""
     path = event.at
     if state.phase != "running":
-        _may_begin(state, path, event.timestamp)
+        _may_begin(state, path)
     before, nodes, at, counted = state.nodes.get(path), state.nodes, event.timestamp, (0, 0)
     if before is None:
         if event.attempt != 1:
@@ -371,11 +371,10 @@ def begin(state: State, event: Start, frame: Frame) -> State:
     )
 
 
-def _may_begin(state: State, path: str, now: str) -> None:
-    """Check that the phase lets a node begin. Earlier releases began due work in a step that ended the flow."""
-    if state.phase == "running" or (state.phase == "finalizing" and now == state.updated_at):
-        return
-    if state.phase != "finalizing" or state.finally_skipped or not in_finally(path):
+def _may_begin(state: State, path: str) -> None:
+    """Check that the phase lets a node begin."""
+    at_end = state.phase == "finalizing" and in_finally(path) and not state.finally_skipped
+    if state.phase != "running" and not at_end:
         raise MalformedJournal(f"{path} cannot begin while the session is {state.phase}")
 
 
@@ -386,8 +385,7 @@ def _begins(state: State, event: Start, frame: Frame) -> None:
     if frame.error is not None:
         raise MalformedJournal(f"{scope or 'the flow'} has failed, so that nothing begins there")
     owner = None if frame.owner is None else state.containers[frame.owner]
-    # Earlier releases began due work in the step in which a node beside it failed.
-    if owner is not None and owner.error is not None and event.timestamp != state.updated_at:
+    if owner is not None and owner.error is not None:
         raise MalformedJournal(f"{frame.owner} has failed, so that nothing begins there")
     if owner is not None and owner.agent is not None:
         place = (node_id, index)
@@ -477,10 +475,6 @@ def complete(state: State, path: str, run: NodeRun, event: Completion) -> State:
     return finish(state, path, done)
 
 
-_OF_AN_ANSWER = ("refusal", "max_tokens", "output", "model_context_window_exceeded", "pause_turn")
-"""Types of errors about the last answer of an agent."""
-
-
 def _breaks(state: State, path: str, run: NodeRun, event: Failure) -> None:
     """Check the failure of an attempt; a container fails with the error of its pass."""
     if event.node_id != run.node_id or event.attempt != run.attempt:
@@ -490,9 +484,7 @@ def _breaks(state: State, path: str, run: NodeRun, event: Failure) -> None:
     if container is None:
         return
     if container.error is not None:
-        # Earlier releases failed an agent that ran out of time with the fault of its last answer.
-        if container.agent is None or event.error.get("type") not in _OF_AN_ANSWER:
-            same(event.error, container.error, "error")
+        same(event.error, container.error, "error")
     elif event.error.get("type") == "timeout":
         raise MalformedJournal(f"{path} did not run out of time")
 

@@ -387,9 +387,7 @@ def _stands(state: State, event: FlowPaused | FlowPausing | FlowResumed) -> None
     """It says where the session stands."""
     path = event.path
     run = state.nodes.get(path or "")
-    # Releases before wrote the path as the node's id too.
-    if event.node_id not in (path, path if run is None else run.node_id):
-        same(event.node_id, path, "node")
+    same(event.node_id, path if run is None else run.node_id, "node")
     # A tool call under decision is not a node yet, but the model call is.
     if path is not None and not (
         path in state.nodes or scope_of(path) in state.nodes or path.startswith("inputs/")

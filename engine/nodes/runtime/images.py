@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from engine.nodes.runtime.folder import sniffed
@@ -65,11 +66,9 @@ def unshowable(data: bytes) -> str | None:
     kind = sniffed(data[:4096])
     if kind == "application/pdf":
         return None
-    try:
+    with suppress(UnicodeDecodeError):
         if kind == "text/plain" and data.decode():
             return None
-    except UnicodeDecodeError:
-        pass
     return "it is empty" if not data else f"it is {kind}, and only text, pictures and PDFs can be read"
 
 

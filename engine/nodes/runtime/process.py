@@ -293,7 +293,7 @@ def _is_marked(pid: int, mark: bytes) -> bool:
     """True if a process has the mark. One that starts another program has no environment for a moment, on a busy machine a
     long one: it is asked again until it is known where its environment ends."""
     until = time.monotonic() + _EXEC_SECONDS
-    try:
+    with contextlib.suppress(OSError):
         while time.monotonic() < until:
             before = _stat(pid)[_ENVIRONMENT]
             with open(f"/proc/{pid}/environ", "rb") as file:
@@ -304,8 +304,6 @@ def _is_marked(pid: int, mark: bytes) -> bool:
             if before[1:] != [b"0"] and before == _stat(pid)[_ENVIRONMENT]:
                 return False
             time.sleep(_LOOK_SECONDS)
-    except OSError:
-        pass
     return False
 
 

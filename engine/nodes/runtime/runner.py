@@ -130,7 +130,6 @@ class Runner(Protocol):
 
     async def __call__(self, config: dict[str, Json], ctx: NodeContext) -> Outcome:
         """Do the work of a node with this rendered config; return how it ended."""
-        ...
 
 
 async def first_of(

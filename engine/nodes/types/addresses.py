@@ -14,6 +14,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -68,11 +69,9 @@ def is_disguised(host: str) -> bool:
     """True if this host is an IPv4 address in another notation (`2852039166`, `0xa9.254.1`)."""
     if not _NUMERIC.fullmatch(host):
         return False
-    try:
+    with suppress(ValueError):
         ipaddress.ip_address(host)
         return False
-    except ValueError:
-        pass
     return _is_ipv4(host.split("."))
 
 

@@ -17,11 +17,9 @@ from engine.models.claude import ClaudeProvider
 from engine.models.provider import Provider
 from engine.models.scripted import ScriptedProvider, script_from
 from engine.models.turn_runner import TurnRunner
-from engine.nodes.runtime.folder import fingerprint
 from engine.nodes.runtime.kept_files import kept_folder
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome
 from tests.nodes.nodekit import Context
-from tests.nodes.pictures import png
 from tests.support.claude_mind import unmarked
 from tests.support.claude_server import (
     ClaudeServer,
@@ -450,46 +448,6 @@ async def test_a_link_out_of_the_folder_is_not_followed(rig: Rig, tmp_path: Path
 
 
 # --- pictures that a tool has read -----------------------------------------------------------------------------
-
-
-def was_read(path: str, data: bytes) -> dict[str, Any]:
-    """What names a picture that a tool has read."""
-    return file(path, mediaType="image/png", digest=fingerprint(data), size=len(data))
-
-
-def reading(*pictures: dict[str, Any]) -> dict[str, Any]:
-    """A conversation in which each of these was the result of a call of its own."""
-    messages = list(config()["messages"])
-    for number, picture in enumerate(pictures):
-        use = call("logs", {}, f"toolu_{number}")
-        result = {"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": [picture]}
-        messages += [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
-    return config(messages=messages)
-
-
-def shown(server: ClaudeServer) -> list[dict[str, Any]]:
-    """What stands in the results of the last request."""
-    said = server.requests[-1].body["messages"]
-    results = [block for message in said for block in message["content"] if block["type"] == "tool_result"]
-    return [block["content"][0] for block in results]
-
-
-async def test_a_picture_of_an_older_release_is_shown_as_it_was_read_or_not_at_all(
-    rig: Rig, server: ClaudeServer
-) -> None:
-    """Nobody kept it. A file that was changed since then is another picture: the model is told so, never shown the wrong one."""
-    server.queue(text("Red."), text("Blue."), text("Gone."))
-    rig.write("a.png", png(shade=1))
-    asked = reading(was_read("a.png", png(shade=1)))
-    output(await rig.run(asked))
-    assert shown(server)[0]["type"] == "image"
-    rig.write("a.png", png(shade=2))
-    output(await rig.run(asked))
-    assert "cannot be shown here any more" in shown(server)[0]["text"]
-    (rig.node.workdir / "a.png").unlink()
-    output(await rig.run(asked))
-    assert "a.png cannot be shown" in shown(server)[0]["text"]
-    assert server.refused == []
 
 
 async def test_a_file_is_sent_for_ever_as_it_was_read_first(rig: Rig, server: ClaudeServer) -> None:
