@@ -207,20 +207,12 @@ def storable(text: str) -> str:
     return text[:_LONGEST].encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-_ID = re.compile(r"[A-Za-z0-9_.\-]{1,255}")
-_TS = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}")
-
-
 class Malformed(ValueError):
     """A field of a payload has another type than Slack documents."""
 
 
-def _id(value: Json) -> bool:
-    return isinstance(value, str) and _ID.fullmatch(value) is not None
-
-
-def _ts(value: Json) -> bool:
-    return isinstance(value, str) and _TS.fullmatch(value) is not None
+def _like(pattern: str) -> Callable[[Json], bool]:
+    return lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None
 
 
 def _text(value: Json) -> bool:
@@ -238,8 +230,11 @@ def _key(value: Json) -> bool:
 
 
 _FIELDS: dict[str, Callable[[Json], bool]] = {
-    **dict.fromkeys(("team", "channel", "user", "userTeam", "viewId", "triggerId", "from"), _id),
-    **dict.fromkeys(("ts", "threadTs", "messageTs"), _ts),
+    **dict.fromkeys(
+        ("team", "channel", "user", "userTeam", "viewId", "triggerId", "from"),
+        _like(r"[A-Za-z0-9_.\-]{1,255}"),
+    ),
+    **dict.fromkeys(("ts", "threadTs", "messageTs"), _like(r"[0-9]{1,12}\.[0-9]{1,9}")),
     **dict.fromkeys(("text", "responseUrl"), _text),
     **dict.fromkeys(("subtype", "actionId", "value", "reaction", "reason"), _name),
     **dict.fromkeys(("key", "thread"), _key),

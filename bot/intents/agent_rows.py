@@ -87,9 +87,8 @@ def marks(before: State, after: State, events: Sequence[Event]) -> tuple[list[st
         if isinstance(event, AgentMessage) and event.source == "person" and event.key and not event.overheard:
             kept.setdefault(event.path or "", []).append(event.key)
         elif isinstance(event, Start) and event.node_type == TURN:
-            frame = after.frames.get(scope_of(event.path or "")) or before.frames.get(
-                scope_of(event.path or "")
-            )
+            scope = scope_of(event.path or "")
+            frame = after.frames.get(scope) or before.frames.get(scope)
             owner = (frame.owner if frame is not None else None) or ""
             agent = before.containers[owner].agent if owner in before.containers else None
             read += [*(agent.heard if agent is not None else ()), *kept.pop(owner, [])]

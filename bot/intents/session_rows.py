@@ -239,10 +239,7 @@ def _edited(before: State, state: State, event: PromptEdited) -> PutOutbox:
     prompt = state.prompts[event.prompt_id]
     text = edited_text(prompt, event.actor, event.before, event.values, had_votes=had_votes)
     key = f"edited:{event.prompt_id}:{event.nonce}"
-    thread = state.thread or {}
-    return note_row(
-        key, _lane(state), thread["channel"], thread["threadTs"], text, session_id=state.session_id
-    )
+    return note_to(_lane(state), key, text, session_id=state.session_id)
 
 
 def _escalate(state: State, event: PromptEscalated) -> list[PutOutbox]:
@@ -313,10 +310,10 @@ def note_row(
     return _row("note", key, lane, session_id, channel=channel, threadTs=thread_ts, text=text, blocks=blocks)
 
 
-def note_to(thread_key: str, key: str, text: str) -> PutOutbox:
-    """A message in the thread with this key. `text` is mrkdwn that is safe already."""
+def note_to(thread_key: str, key: str, text: str, **more: Json) -> PutOutbox:
+    """A message in the thread with this key. `text` is mrkdwn that is safe already; `more` as for `note_row`."""
     _, channel, thread_ts = thread_key.split(":", 2)
-    return note_row(key, thread_key, channel, thread_ts, text)
+    return note_row(key, thread_key, channel, thread_ts, text, **more)
 
 
 def ephemeral_row(key: str, channel: str, user: str, thread_ts: str | None, text: str) -> PutOutbox:
@@ -385,5 +382,5 @@ def scripted_rows(before: State, after: State, events: Sequence[Event]) -> list[
     begun = any(isinstance(event, ContainerStarted) and event.kind == "agent" for event in events)
     if not begun or not thread.get("key"):
         return []
-    key, lane = f"scripted:{after.session_id}", str(thread["key"])
-    return [note_row(key, lane, thread["channel"], thread["threadTs"], SCRIPTED, session_id=after.session_id)]
+    key = f"scripted:{after.session_id}"
+    return [note_to(thread["key"], key, SCRIPTED, session_id=after.session_id)]

@@ -16,7 +16,7 @@ from dataclasses import KW_ONLY, dataclass, field
 
 from bot.intents.agent_rows import agent_of, text_key
 from bot.intents.slots import SHOW, SPEECH
-from bot.outbound.calls import EDIT, Calls, Hold, Place, Posted
+from bot.outbound.calls import DELETED, EDIT, Calls, Hold, Place, Posted
 from bot.outbound.destinations import Speakers
 from bot.outbound.posts import (
     DROPPED,
@@ -45,7 +45,6 @@ from engine.language.codec import Json, decode, encode
 
 log = logging.getLogger("sayso.outbound")
 
-_GONE = ("message_not_found", "cant_update_message")
 _MOST_IN_PIECE = 40
 _DATA = ("{", "[", "```")
 """Beginnings of an answer that is JSON."""
@@ -166,7 +165,7 @@ class Pieces:
                 self._forget(row.lane, where)
                 await self.calls.delete(where)
         except Permanent as fault:
-            if fault.reason not in _GONE:
+            if fault.reason not in DELETED:
                 raise
         return DROPPED
 
@@ -181,7 +180,7 @@ class Pieces:
             try:
                 look = await self.draw(where, piece)
             except Permanent as fault:
-                if fault.reason not in _GONE:
+                if fault.reason not in DELETED:
                     raise
                 self._forget(row.lane, where)
                 result: dict[str, Json] = {"refused": fault.reason, "attempt": row.attempts}

@@ -34,6 +34,8 @@ STATUS, SUGGEST = "agents.sessions.setStatus", "assistant.threads.setSuggestedPr
 REACT, UNREACT, RESPOND = "reactions.add", "reactions.remove", "response_url"
 AGENT_REFUSED = "agent_refused"
 """The mark that says why Slack refused, since the last start, what only agents may do."""
+DELETED = ("message_not_found", "cant_update_message")
+"""Slack's errors for the change of a message that is gone."""
 T = TypeVar("T")
 
 

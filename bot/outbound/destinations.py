@@ -17,16 +17,16 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.intents.agent_rows import agent_of
-from bot.intents.slots import CARD, QUESTION, SHOW
+from bot.intents.slots import CARD, QUESTION
 from bot.outbound.posts import Ledger, Outcome, Sent, Sessions, later, posted_of
-from bot.outbound.turns import slot_of
+from bot.outbound.turns import in_thread, slot_of
 from bot.rendering.flow import around, label_of
 from bot.wire.client import Permanent, classify, joined_channels
 from engine.journal.records import Head, InboxItem, OutboxRow
 from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.actors import requester_of
-from engine.language.codec import Json, decode
+from engine.language.codec import Json
 from engine.language.errors import SaysoError
 from engine.run import remote_commands
 
@@ -186,12 +186,6 @@ CLOSED = ("is_archived", "not_in_channel", "channel_not_found", "is_inactive")
 UNSHOWN_SECONDS = 86400.0
 """After how long a question that could not be shown makes its session unreachable."""
 
-_KINDS = (SHOW, "remind", "escalate", "handed")
-"""Rows that go into a session's thread."""
-
-_ELSEWHERE = ("to", "update", "ephemeral_to")
-"""Fields of a `message` node by which it goes somewhere else, or to one person."""
-
 
 class Reachability:
     """Effects on sessions of Slack's answers to their rows."""
@@ -248,11 +242,3 @@ class Reachability:
             if head is not None and (head.thread_key or "").split(":")[1:2] == [channel]:
                 found.append(row)
         return found
-
-
-def in_thread(row: OutboxRow) -> bool:
-    """True if a row goes into its session's thread."""
-    if row.kind != "message":
-        return row.kind in _KINDS
-    config = decode(row.payload)["config"]
-    return not any(config.get(field) for field in _ELSEWHERE)

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 
-from bot.intents.session_rows import direct_row, ephemeral_row, note_row
+from bot.intents.session_rows import direct_row, ephemeral_row, note_to
 from bot.outbound.calls import Place, Posted
 from bot.outbound.posts import DROPPED, Failed, Outcome, Sent, is_uncertain, position
 from bot.outbound.sender import Send, Sender, thread_of
@@ -114,7 +114,7 @@ class Notices:
         """Say something in the thread, where everybody sees it; under the same `key` only once."""
         thread_ts = str(data.get("threadTs") or data.get("ts"))
         lane = thread_key(data["team"], data["channel"], thread_ts)
-        said = note_row(key or f"note:{row.key}", lane, data["channel"], thread_ts, text, blocks=blocks)
+        said = note_to(lane, key or f"note:{row.key}", text, blocks=blocks)
         return await self.consume(row, outcome, said)
 
     async def whisper(
@@ -267,8 +267,5 @@ class Clocks(Sender):
         return told_elsewhere(state, prompt, flow, await self._link(prompt))
 
     async def _say_refused(self, row: OutboxRow, to: str, state: State, fault: Permanent) -> None:
-        thread = state.thread or {}
-        text = refused_target(to, str(fault))
-        place = (str(thread["key"]), thread["channel"], thread["threadTs"])
-        said = note_row(f"{row.key}:refused", *place, text, session_id=state.session_id)
-        await self.ledger.put([said])
+        thread, text = str((state.thread or {})["key"]), refused_target(to, str(fault))
+        await self.ledger.put([note_to(thread, f"{row.key}:refused", text, session_id=state.session_id)])

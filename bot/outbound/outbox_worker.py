@@ -14,7 +14,7 @@ from bot.intents.slots import CARD, SPEECH
 from bot.outbound.agent_messages import Pieces
 from bot.outbound.calls import Calls, Hold
 from bot.outbound.deliveries import Deliveries, Uploads
-from bot.outbound.destinations import Names, Places, Reachability, Speakers, in_thread
+from bot.outbound.destinations import Names, Places, Reachability, Speakers
 from bot.outbound.notices import Clocks
 from bot.outbound.posts import (
     DROPPED,
@@ -31,7 +31,16 @@ from bot.outbound.reactions import DROP_SECONDS, Reactions, is_first
 from bot.outbound.senders import Rows
 from bot.outbound.slots import Slots
 from bot.outbound.streams import Streams
-from bot.outbound.turns import channel_of, is_edit, lane_of, method_of, repeatable, slot_of, urgency_of
+from bot.outbound.turns import (
+    channel_of,
+    in_thread,
+    is_edit,
+    lane_of,
+    method_of,
+    repeatable,
+    slot_of,
+    urgency_of,
+)
 from bot.wire.budget import Urgency, urgency
 from bot.wire.client import AuthLost, BudgetedClient, NotSent, Permanent, RateLimited, SlackFault
 from engine.flow import Flow
@@ -142,11 +151,8 @@ class Outbound:
         names, places = Names(client, clock), Places(client, clock)
         common = (ledger, calls, self._poster, places, names, sessions)
         uploads = Uploads(ledger, client, files=files, delays=delays, backoff=self._again_in)
-        kinds = {
-            **Deliveries(*common, uploads).kinds(),
-            **Clocks(*common).kinds(),
-        }
-        kinds |= {**Reactions(*common).kinds(), **Slots(*common, self._pieces, agent, room).kinds()}
+        kinds = Deliveries(*common, uploads).kinds() | Clocks(*common).kinds()
+        kinds |= Reactions(*common).kinds() | Slots(*common, self._pieces, agent, room).kinds()
         self._rows = Rows(*common, bot_user_id, kinds)
 
     # --- life ----------------------------------------------------------------------------------------------

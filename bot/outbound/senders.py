@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from bot.outbound.calls import AGENT_REFUSED, Place, Posted
+from bot.outbound.calls import AGENT_REFUSED, DELETED, Place, Posted
 from bot.outbound.deliveries import undelivered
 from bot.outbound.posts import (
     DROPPED,
@@ -33,7 +33,7 @@ from prompt_state.question_row import thread_key
 
 log = logging.getLogger("sayso.outbound")
 
-_GONE = ("message_not_found", "cant_update_message", "channel_not_found", "is_archived", "not_in_channel")
+_GONE = (*DELETED, "channel_not_found", "is_archived", "not_in_channel")
 
 
 @dataclass(eq=False, repr=False)

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from bot.intents.session_rows import question_key, sharing, status_row
 from bot.intents.slots import ALIKE, CARD, QUESTION, SHOW, SPEECH
 from bot.outbound.agent_messages import Pieces
-from bot.outbound.calls import Hold, Place, Posted
+from bot.outbound.calls import DELETED, Hold, Place, Posted
 from bot.outbound.posts import (
     DROPPED,
     Failed,
@@ -58,7 +58,6 @@ PRESS_SECONDS = 1500.0
 TOGETHER_SECONDS = 30.0
 """Requests of an agent that come within so many seconds share a message: an edit of an older one calls nobody."""
 _MOST_PRESSES = 10_000
-_DELETED = ("message_not_found", "cant_update_message")
 
 
 @dataclass(eq=False, repr=False)
@@ -184,7 +183,7 @@ class Slots(Sender):
             result = await self._bring(row, there, thread_of(state), message, data, wanted=bool(waiting))
         except Permanent as fault:
             where = posted_of(there)
-            if where is None or fault.reason not in _DELETED or not waiting:
+            if where is None or fault.reason not in DELETED or not waiting:
                 raise
             if prompt.shown is None and there.key != row.key:
                 # It was to join a message that was deleted meanwhile.

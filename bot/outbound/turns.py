@@ -18,11 +18,20 @@ _BESIDE = {"reaction": REACT, "mark": REACT, "status": STATUS, "suggest": SUGGES
 """Rows that are no message, and that nobody waits for."""
 _METHODS = {**_BESIDE, "ephemeral": WHISPER, "respond": RESPOND}
 _ELSEWHERE = ("tell", "direct", "file")
+_IN_THREAD = (SHOW, "remind", "escalate", "handed")
 
 
 def slot_of(row: OutboxRow) -> str | None:
     """The slot of a row; None for a row that is none."""
     return row.key.partition(":")[0] if row.kind == SHOW else None
+
+
+def in_thread(row: OutboxRow) -> bool:
+    """True if a row goes into its session's thread, and is seen by everybody there."""
+    if row.kind != "message":
+        return row.kind in _IN_THREAD
+    config = decode(row.payload)["config"]
+    return not any(config.get(field) for field in ("to", "update", "ephemeral_to"))
 
 
 def is_edit(row: OutboxRow) -> bool:
@@ -71,10 +80,8 @@ def method_of(row: OutboxRow) -> str | None:
         return None
     if row.kind == "mark" and "over" in result_of(row):
         return UNREACT
-    if row.kind == "message":
-        config = decode(row.payload)["config"]
-        if any(config.get(field) for field in ("to", "update", "ephemeral_to")):
-            return None
+    if row.kind == "message" and not in_thread(row):
+        return None
     return _METHODS.get(row.kind, POST)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.intents.session_rows import note_row
+from bot.intents.session_rows import note_to
 from bot.outbound.notices import Notices
 from bot.rendering.grants import line
 from engine.decide.agents import wide_grants
@@ -55,7 +55,7 @@ class WideGrants:
             thread_ts = str(data.get("threadTs") or data.get("ts"))
             lane = thread_key(data["team"], data["channel"], thread_ts)
             text = f"Taken back: {line(here[0])}"
-            told = note_row(f"note:{row.key}", lane, data["channel"], thread_ts, text)
+            told = note_to(lane, f"note:{row.key}", text)
             try:
                 return await self._notices.consume(row, "applied", after, told)
             except KeptMoved:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bot.inbound.meaning import Memory
-from bot.intents.session_rows import note_row
+from bot.intents.session_rows import note_to
 from bot.outbound.notices import Notices
 from bot.rendering.text import date, one_line, person, safe
 from bot.wire.users import Channels, People
@@ -64,7 +64,7 @@ class Notes:
                 done = f"Noted: {_line(changed)}" if text else f"`{kept_id}` is forgotten."
                 thread_ts = str(data.get("threadTs") or data["ts"])
                 lane = thread_key(data["team"], channel, thread_ts)
-                told = note_row(f"note:{row.key}", lane, channel, thread_ts, done)
+                told = note_to(lane, f"note:{row.key}", done)
                 return await self._notices.consume(row, "applied", changed, told)
             except (UnknownNote, Corrupt, memory.TooLong) as error:
                 return await self._notices.whisper(row, data, str(error), "refused")

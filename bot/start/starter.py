@@ -24,7 +24,6 @@ from bot.inbound import decisions
 from bot.intents.session_rows import (
     direct_row,
     ephemeral_row,
-    note_row,
     note_to,
     reaction_row,
     respond_row,
@@ -109,8 +108,7 @@ def _on_message(row: InboxRow, data: Mapping[str, Json], ts: str) -> Told:
 
 
 def _note(row: InboxRow, data: Mapping[str, Json], thread_ts: str, text: str) -> Row:
-    lane = thread_key(data["team"], data["channel"], thread_ts)
-    return note_row(f"note:{row.key}", lane, data["channel"], thread_ts, text)
+    return note_to(thread_key(data["team"], data["channel"], thread_ts), f"note:{row.key}", text)
 
 
 def _ephemeral(row: InboxRow, data: Mapping[str, Json], thread_ts: str | None, text: str) -> Row:

@@ -25,7 +25,7 @@ have no effect. `engine.nodes.runtime.secrets` resolves them.
 """
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -104,7 +104,10 @@ class Compiled(Struct, frozen=True, eq=False, dict=True, omit_defaults=True):
     @cached_property
     def roots(self) -> Mapping[str, frozenset[str]]:
         """Return the fields that its expressions use, by the first name of each path."""
-        return {path[0]: frozenset(_fields(self.names, path[0])) for path in self.names}
+        return {
+            root: frozenset(path[1] for path in self.names if path[0] == root and len(path) > 1)
+            for root, *_ in self.names
+        }
 
     @cached_property
     def _run(self) -> Run:
@@ -118,10 +121,6 @@ class Compiled(Struct, frozen=True, eq=False, dict=True, omit_defaults=True):
 
     def __hash__(self) -> int:
         return hash((self.names, self.secrets))
-
-
-def _fields(names: Iterable[Names], root: str) -> Iterator[str]:
-    return (path[1] for path in names if path[0] == root and len(path) > 1)
 
 
 # --- compiling -------------------------------------------------------------------------------------------

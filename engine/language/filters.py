@@ -237,10 +237,6 @@ def _number(value: Any, default: Any, make: type[int] | type[float]) -> Any:
         return default
 
 
-def _int(value: Any, default: Any = _NO_DEFAULT) -> Any:
-    return _number(value, default, int)
-
-
 def _float(value: Any, default: Any = _NO_DEFAULT) -> Any:
     return _number(value, default, float)
 
@@ -356,10 +352,6 @@ def _match(value: str, pattern: str) -> list[Json] | None:
     return _own(matching.found, value, pattern)
 
 
-def _moment(value: str) -> str:
-    return _own(parse_moment, value)
-
-
 def _after(value: str, duration: str | float) -> str:
     return _own(working_hours.moved, value, duration, 1)
 
@@ -445,7 +437,7 @@ FILTERS: dict[str, tuple[Callable[..., Any], int, str]] = {
         "given",
     ),
     "int": (
-        _int,
+        lambda value, default=_NO_DEFAULT: _number(value, default, int),
         BOOLEAN | NUMBER | TEXT,
         "a whole number from text, or a number without its fraction; an error if it is not a number or has more than "
         "64 bits, unless a default is given: `int(0)`",
@@ -493,7 +485,7 @@ FILTERS: dict[str, tuple[Callable[..., Any], int, str]] = {
         "the smallest item, ignoring case; by a field: `min(attribute='size')`; an error if the list is empty",
     ),
     "moment": (
-        _moment,
+        lambda value: _own(parse_moment, value),
         TEXT,
         "a moment in the format of `now`, from ISO-8601 text with an offset, so that you can compare them: "
         "`inputs.until | moment > now`",

@@ -183,7 +183,9 @@ def _parse(source: str, *, hints: bool = True) -> nodes.Expr:
         parser = Parser(_ENVIRONMENT, source, state="variable")
         tree = parser.parse_expression()
         if not parser.stream.eos:
-            said = f"unexpected {_token(parser.stream.current)} after the expression"
+            next_one = parser.stream.current
+            shown = next_one.type if next_one.value in (None, "") else next_one.value
+            said = f"unexpected `{shown}` after the expression"
             raise BadExpression(said, _syntax_hint(source) if hints else None)
     except TemplateSyntaxError as error:
         hint = _syntax_hint(source) if hints else None
@@ -196,10 +198,6 @@ def _parse(source: str, *, hints: bool = True) -> nodes.Expr:
         raise BadExpression("cannot read the expression")
     tree.set_environment(_ENVIRONMENT)
     return tree
-
-
-def _token(token: Any) -> str:
-    return f"`{token.value}`" if token.value not in (None, "") else f"`{token.type}`"
 
 
 _QUOTED = re.compile(r"""('(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")""", re.DOTALL)
