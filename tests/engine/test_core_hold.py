@@ -150,7 +150,7 @@ def test_an_answer_does_not_save_a_container_that_ran_out_of_time_while_held(
 def test_hold_and_resume_are_refused_where_they_mean_nothing() -> None:
     """Ended sessions are not held, running ones not resumed, and a resume needs words."""
     case = given(ASK).started()
-    assert "not held" in case.refused(Resume("x", ANA, "k"), SessionRunning)
+    assert "not paused" in case.refused(Resume("x", ANA, "k"), SessionRunning)
     case.when(Hold(ANA))
     case.refused(Resume(" ", ANA, "k"), EmptyMessage)
     case.when(case.abort())
