@@ -263,7 +263,8 @@ class Engine:
             raise NotAllowed("Say who resumes it (actor). Nothing was changed.")
         head = await self.head(session_id)
         if head.status in ENDED:
-            raise SessionEnded(f"Session {session_id} has ended; it cannot be resumed.")
+            stands = (await self.state(session_id)).stands
+            raise SessionEnded(f"Session {session_id} is {stands}; it cannot be resumed.")
         if not message.strip():
             raise EmptyMessage("A resume needs a message that is not empty.")
         if head.status == "running":

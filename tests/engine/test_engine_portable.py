@@ -205,7 +205,7 @@ async def test_a_file_of_a_session_that_has_ended_here(backing: Backing, tmp_pat
     async with running(backing.open(), tmp_path) as rig:
         session_id = (await rig.settled("nodes: [{id: a, type: noop}]")).session_id
         data = await rig.engine.export(session_id)
-        with pytest.raises(SessionEnded, match="has ended"):
+        with pytest.raises(SessionEnded, match="is completed"):
             await rig.engine.resume_from_snapshot(data, message="x", actor=ANA)
 
 

@@ -171,7 +171,7 @@ async def test_a_resume_of_an_ended_session_says_how_it_ended(backing: Backing, 
                 await rig.engine.abort(session_id, actor=ANA)
         session_id = (await rig.settled(ASK)).session_id
         await rig.engine.abort(session_id, actor=ANA)
-        with pytest.raises(SessionEnded, match="has ended"):
+        with pytest.raises(SessionEnded, match="is cancelled"):
             await rig.engine.resume(session_id, "x", actor=ANA)
 
 
