@@ -55,7 +55,8 @@ _SET = """SELECT set_config('lock_timeout', '5s', true),
  set_config('synchronous_commit', replace(current_setting('synchronous_commit'), 'off', 'on'), true)"""
 """For this transaction alone: nothing lasts in a session, since behind a pooler the next one may have another."""
 _BEGIN_SET = "; ".join((_BEGIN, _SET))
-_BEGIN_READ_SET = "; ".join((_BEGIN_READ, _SET))
+_BEGIN_READ_SET = f"""{_BEGIN_READ}; SET LOCAL lock_timeout = '5s';
+ SET LOCAL idle_in_transaction_session_timeout = '10s'"""
 _COUNTED = "SELECT nextval('changes')"
 """Behind each COMMIT: others look at `changes` for whether there is anything new."""
 _TELL = "SELECT pg_notify('sayso ' || hashtext(current_schema()), '')"
@@ -225,7 +226,7 @@ class PostgresConnection(Database):
                 try:
                     yield
                 finally:
-                    self._roll_back()
+                    self._roll_back("COMMIT")  # at ROLLBACK the driver would have the server forget all plans
 
     @contextlib.contextmanager
     def savepoint(self) -> Iterator[None]:
@@ -297,12 +298,12 @@ class PostgresConnection(Database):
         )
         raise StorageBroken(self.broken)
 
-    def _roll_back(self) -> None:
+    def _roll_back(self, words: str = "ROLLBACK") -> None:
         self._inside = False
         self._drop_posted()
         with contextlib.suppress(psycopg.Error):
             if not self.raw.closed:
-                self.raw.execute("ROLLBACK")
+                self.raw.execute(words)
 
     # -- statements
 
