@@ -89,6 +89,10 @@ class Database(Protocol):
         """A read transaction, or the transaction that is open: everything in the block sees one moment. A `single` statement
         does so by itself."""
 
+    def alone(self) -> AbstractContextManager[None]:
+        """A write transaction of one statement, which a crash of the server may undo although it returned."""
+        return self.write()
+
     def savepoint(self) -> AbstractContextManager[None]:
         """A part of a write transaction that is undone alone when it raises."""
 

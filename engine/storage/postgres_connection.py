@@ -228,6 +228,10 @@ class PostgresConnection(Database):
                 finally:
                     self._roll_back("COMMIT")  # at ROLLBACK the driver would have the server forget all plans
 
+    def alone(self) -> contextlib.AbstractContextManager[None]:
+        """See `Database.alone`."""
+        return self.read(single=True)
+
     @contextlib.contextmanager
     def savepoint(self) -> Iterator[None]:
         """See `Database.savepoint`."""
