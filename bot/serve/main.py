@@ -419,7 +419,8 @@ class Bot:
 
     def _look(self) -> None:
         """Another process may have committed."""
-        self.service.look()
+        turn = self.replica.turn(self.service.in_hand)
+        asyncio.get_running_loop().call_later(turn, self.service.look)
         self.outbound.notify()
         self.homes.look_around()
 

@@ -22,6 +22,8 @@ log = logging.getLogger("sayso")
 ROLES = ("all", "socket", "worker")
 LOOK_SECONDS = 0.25
 """Seconds between checks whether a lane has become free, and whether this process still has its own."""
+TURN_SECONDS = 0.003
+"""Seconds between the looks of two workers for what woke both."""
 
 
 class Replica:
@@ -67,6 +69,13 @@ class Replica:
         if any(_takes(role) for owner, role in before.items() if owner not in self._peers):
             self.on_silence()
         self.on_look()
+
+    def turn(self, lanes: int) -> float:
+        """Seconds for which this worker leaves what woke all of them to others, with so many lanes in hand. If all looked at
+        once, they would keep the processors from the one that finds something. A busy worker leaves it to an idle one."""
+        me = self._store.lanes.owner
+        workers = sorted([me, *(owner for owner, role in self._store.peers().items() if _works(role))])
+        return (workers.index(me) + lanes) % len(workers) * TURN_SECONDS
 
     def alone(self) -> bool:
         """True if no other process has connections to Slack."""

@@ -137,6 +137,11 @@ class Dispatcher:
         self._wake_lanes()
         self._wakeups.notify()
 
+    @property
+    def in_hand(self) -> int:
+        """Number of lanes in hand."""
+        return len(self._lanes)
+
     def look(self) -> None:
         """Another process may have committed."""
         self._wakeups.notify()
