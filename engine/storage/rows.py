@@ -131,10 +131,9 @@ class InboxTable(Tables):
         row = InboxRow(
             row_id, item.key, item.kind, item.payload, item.session_id, item.thread_key, now, None, None
         )
-        if not self._put_counted(INBOX, _PUT_INBOX, row):
-            return None
+        # The lane first: nothing waits for the answer to that alone.
         self._lanes.arrive(item.thread_key or item.session_id or item.key)
-        return row_id
+        return row_id if self._put_counted(INBOX, _PUT_INBOX, row) else None
 
     def _inbox_id(self) -> int:
         """The id of a new inbox row. Rows appear in the order of their ids: whoever reads on from one misses none."""

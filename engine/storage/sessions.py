@@ -61,6 +61,7 @@ from engine.storage.tables import (
     at_most,
     listed,
     reads,
+    reads_once,
     session_number,
     writes,
 )
@@ -73,6 +74,7 @@ _HEAD = HEADS.where("session_id = ?")
 _HEAD_BY_N = HEADS.where("n = ?")
 _INSERT_HEAD = HEADS.insert + " ON CONFLICT (session_id) DO NOTHING"
 _EXISTS = "SELECT 1 FROM sessions WHERE session_id = ?"
+_ANY_IN = "SELECT 1 FROM sessions WHERE thread_key = ? LIMIT 1"
 # Three forms, since SQLite rewrites the index entries of every column that an UPDATE names.
 _ADVANCE = """UPDATE sessions SET phase = ?, epoch = ?, seq = ?, owner = ?, updated_at = ?, chain = ?, mac = ?
  WHERE session_id = ? AND epoch = ? AND seq = ? AND mac = ?
@@ -214,6 +216,11 @@ class SessionTable(Tables):
         until = at_most(None) if before is None else row[0] if row else 0
         wanted = (listed(statuses), thread_key, at_most(limit), until)
         return self._listed(self._db.all(_LIST[bool(statuses), thread_key is not None], wanted))
+
+    @reads_once
+    def any_in(self, thread_key: str) -> bool:
+        """True if a thread has a session, whether that verifies or not."""
+        return self._db.one(_ANY_IN, (thread_key,)) is not None
 
     @reads
     def stirred(self, since: str) -> list[Head]:
