@@ -151,8 +151,11 @@ class InboxTable(Tables):
 
     def _open(self, ids: str, *values: SqlValue) -> list[InboxRow]:
         corrupt: list[int] = []
-        with self._db.read():
-            rows = list(self._each(INBOX, _INBOX, self._db.all(ids, values), corrupt))
+        # Not in one transaction: what was consumed in between is left out.
+        with self._db.read(single=True):
+            found = self._db.all(ids, values)
+        with self._db.read(single=True):
+            rows = list(self._each(INBOX, _INBOX, found, corrupt))
         self._set_aside("inbox row", _INBOX_CORRUPT, corrupt)
         return [row for row in rows if row.outcome is None]
 

@@ -113,11 +113,12 @@ _DERIVED = """SELECT 'prompt', 0, prompt_id, session_id, thread_key, status, dea
   WHERE session_id = ?1 AND status IN ('requested', 'shown')
  UNION ALL SELECT 'timer', 0, timer_id, session_id, due_at, NULL, NULL, NULL, mac FROM timers WHERE session_id = ?1
  UNION ALL SELECT 'lock', n, name, session_id, requested_at, taken_at, NULL, NULL, mac FROM locks WHERE session_id = ?1"""
-_OPEN_IN = """SELECT session_id, status, owner FROM sessions WHERE (thread_key = ?1 OR session_id = ?1)
- AND status IN ('idle', 'running', 'paused')
+_OPEN_IN = """SELECT session_id, status, owner, EXISTS (SELECT 1 FROM locks
+  WHERE locks.session_id = sessions.session_id AND taken_at IS NULL AND NOT EXISTS
+  (SELECT 1 FROM locks AS ahead WHERE ahead.name = locks.name AND ahead.n < locks.n))
+ FROM sessions WHERE (thread_key = ?1 OR session_id = ?1) AND status IN ('idle', 'running', 'paused')
  AND NOT EXISTS (SELECT 1 FROM quarantine WHERE quarantine.session_id = sessions.session_id) ORDER BY n"""
-_GRANTED = """SELECT 1 FROM locks WHERE session_id = ? AND taken_at IS NULL AND NOT EXISTS
- (SELECT 1 FROM locks AS ahead WHERE ahead.name = locks.name AND ahead.n < locks.n)"""
+"""The sessions of a lane that have not ended, and whether each is to get a lock."""
 _STALE_INBOX = """SELECT id, received_at, outcome IS NOT NULL AND received_at < ?1
  AND NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.session_id = inbox.session_id)
  AND (session_id IS NOT NULL OR thread_key IS NULL
@@ -413,10 +414,10 @@ class Store(Tables):
         """Return the work for the sessions of a lane: running ones without an owner, those that are to get a lock, and
         the timers of all, soonest first."""
         orphans, granted, timers = [], [], list[Timer]()
-        for session_id, status, owner in self._db.all(_OPEN_IN, (lane,)):
+        for session_id, status, owner, next_in_queue in self._db.all(_OPEN_IN, (lane,)):
             if status == "running" and (owner is None or not self.alive(owner)):
                 orphans.append(session_id)
-            if self._db.one(_GRANTED, (session_id,)):
+            if next_in_queue:
                 granted.append(session_id)
             timers += self.timers.of(session_id)
         return orphans, granted, sorted(timers, key=attrgetter("due_at"))
