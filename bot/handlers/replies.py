@@ -89,13 +89,13 @@ async def _listeners(
     by_name: list[Listener] = []
     for head in heads:
         if head.quarantined is None and head.status in ("running", "paused"):
-            state = await notices.engine.verified_state(head.session_id)
-            paths = agents_under_way(state)
-            may = authorize(actor, "steer", notices.gate.target(state.actor, True)).allowed
-            flow = await notices.engine.flow_of(head.session_id)
+            flow = await notices.engine.sessions.flow(head.flow_digest)
             agents = [node for nodes in flow.lists.values() for node in nodes.nodes if node.type == "agent"]
             if not agents:
                 continue
+            state = await notices.engine.verified_state(head.session_id)
+            paths = agents_under_way(state)
+            may = authorize(actor, "steer", notices.gate.target(state.actor, True)).allowed
             most = heard_in(state, notices.engine.stepper.agents.listens)
             for path in paths:
                 run, config = state.nodes[path], state.nodes[path].input or {}
