@@ -155,7 +155,8 @@ class LaneTable(Tables):
     def _wake(self, sql: str, about: str, seconds: float) -> None:
         if self._db.laned:
             self._db.post(sql, (about, round(seconds * 1000)))
-            self._db.notify()
+            if seconds <= 0:
+                self._db.notify()
 
     # -- whose lanes are whose
 
