@@ -26,8 +26,6 @@ from engine.storage.errors import (
 )
 
 OLDEST = 140000
-PREPARED_AT = 3
-"""How often a statement is sent until the server keeps its plan; not behind a pooler, where nothing may last in a session."""
 CONNECT_SECONDS = 5
 SILENT_MILLISECONDS = 10_000
 """After so long without an answer of the network a connection is given up."""
@@ -88,9 +86,7 @@ def connect(url: str) -> Reached:
                 schema = _asked(raw)[2]
             if schema is None:
                 raise NoUsage(place=shown(url))
-            pooled = pid != raw.info.backend_pid
-            raw.prepare_threshold = None if pooled else PREPARED_AT
-            return Reached(raw, schema, pooled)
+            return Reached(raw, schema, pid != raw.info.backend_pid)
     except psycopg.errors.InsufficientPrivilege as error:
         raw.close()
         raise NoSchema(place=shown(url), error=error) from error
