@@ -226,11 +226,14 @@ class PostgresConnection(Database):
                 try:
                     yield
                 finally:
-                    self._roll_back("COMMIT")  # at ROLLBACK the driver would have the server forget all plans
+                    self._roll_back()
 
-    def alone(self) -> contextlib.AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
         """See `Database.alone`."""
-        return self.read(single=True)
+        with self.read(single=True):
+            self.watch.begin(suspended=False)
+            yield
 
     @contextlib.contextmanager
     def savepoint(self) -> Iterator[None]:
@@ -302,12 +305,12 @@ class PostgresConnection(Database):
         )
         raise StorageBroken(self.broken)
 
-    def _roll_back(self, words: str = "ROLLBACK") -> None:
+    def _roll_back(self) -> None:
         self._inside = False
         self._drop_posted()
         with contextlib.suppress(psycopg.Error):
             if not self.raw.closed:
-                self.raw.execute(words)
+                self.raw.execute("ROLLBACK")
 
     # -- statements
 
