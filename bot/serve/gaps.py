@@ -152,7 +152,8 @@ class Gaps:
 
 
 def _marks(store: Store) -> tuple[str, str]:
-    return store.marks.ts(GAP) or "", store.marks.ts(READ) or ""
+    found = dict(store.marks.rows(GAP))
+    return found.get(GAP, ""), found.get(READ, "")
 
 
 def _note(store: Store, now: float) -> None:

@@ -105,7 +105,7 @@ _MINE = "SELECT 1 FROM lanes WHERE key = ? AND owner = ? AND epoch = ?"
 _LET_GO = """UPDATE lanes SET owner = NULL,
  wake_at = CASE WHEN ?4 < 0 OR wake_at < moment(?4) THEN wake_at ELSE moment(?4) END
  WHERE key = ?1 AND owner = ?2 AND epoch = ?3
- RETURNING wake_at <= moment(0) OR key IN ('send', 'chores', 'serving')"""
+ RETURNING wake_at <= moment(0) OR key IN ('send', 'chores', 'serving') /*+ , set_config('synchronous_commit', 'off', true) */"""
 """True where others have a reason to look: something is due, or the lane is claimed without that."""
 _FORGOTTEN = """INSERT INTO lanes (key, wake_at, epoch) SELECT key, moment(0), 0 FROM (
  SELECT coalesce(thread_key, session_id, key) AS key FROM inbox WHERE outcome IS NULL
@@ -198,14 +198,15 @@ class LaneTable(Tables):
         """True if a lane that this process took is still its own."""
         return not self._db.laned or self._db.one(_MINE, (lane.key, self.owner, lane.epoch)) is not None
 
-    @writes
     def let_go(self, lane: Lane, seconds: float | None = None) -> None:
         """Let others have a lane: at once where something arrived in it meanwhile, else after so many seconds, or when
         something arrives. Nothing happens where it is another process's by now."""
         if self._db.laned:
             after = -1 if seconds is None else round(seconds * 1000)
-            if self._db.one(_LET_GO, (lane.key, self.owner, lane.epoch, after)) == (True,):
-                self._db.notify()
+            with self._db.alone():
+                row = self._db.one(_LET_GO, (lane.key, self.owner, lane.epoch, after))
+                if row is not None and row[0]:
+                    self._db.notify()
 
     @writes
     def wake_forgotten(self, now: str, within: float) -> None:

@@ -59,13 +59,15 @@ _BEGIN_READ_SET = f"""{_BEGIN_READ}; SET LOCAL lock_timeout = '5s';
  SET LOCAL idle_in_transaction_session_timeout = '10s'"""
 _COUNTED = "SELECT nextval('changes')"
 """Behind each COMMIT: others look at `changes` for whether there is anything new."""
-_TELL = "SELECT pg_notify('sayso ' || hashtext(current_schema()), '')"
+_TOLD = "pg_notify('sayso ' || hashtext(current_schema()), '')"
+_TELL, _COUNTED_AND_TELL = f"SELECT {_TOLD}", f"{_COUNTED}, {_TOLD}"
 """A transaction that notifies is committed under a lock of the whole server. So it is one of its own, with nothing to sync."""
 _CHANGES = "SELECT last_value FROM changes"
-_NUMBERED = """INSERT INTO transactions AS last (writer, n, at) VALUES ($1, $2, now())
+_NUMBERED = """INSERT INTO transactions AS last (writer, n, at) SELECT $1::text, $2::bigint, now()
  ON CONFLICT (writer) DO UPDATE SET n = greatest(last.n, excluded.n), at = excluded.at RETURNING n"""
 """With 0 it only asks, and waits for a transaction of this writer that is still under way. The server's own ids would not do:
 after a crash or on a standby that took over it gives one that was lost to another transaction."""
+_SET_NUMBERED = _NUMBERED.replace(" ON CONFLICT", f" FROM ({_SET}) AS settings ON CONFLICT")
 _FORGET = "DELETE FROM transactions WHERE writer = $1"
 _FORGET_KILLED = "DELETE FROM transactions WHERE at < now() - interval '1 day'"
 _HOLD = "SELECT pg_advisory_xact_lock($1)"
@@ -163,14 +165,17 @@ class PostgresConnection(Database):
             self.transactions += 1
             self._committing = False
             with self.translated(), self._committed(), self._piped() if piped else contextlib.nullcontext():
-                self._begun(*(_BEGIN, _SET) if piped else [_BEGIN_SET])
+                self._begun(_BEGIN if piped else _BEGIN_SET)
                 self._inside = True
                 self._number += 1
                 self._tell, self.writing = False, True
                 try:
-                    self._note(piped)
+                    # Where no answer is waited for at the begin, else at the end, when the table is there.
+                    if piped:
+                        self._note(_SET_NUMBERED)
                     yield
-                    self._note(not piped)
+                    if not piped:
+                        self._note(_NUMBERED)
                     self.settle()
                 except BaseException:
                     self._roll_back()
@@ -179,15 +184,11 @@ class PostgresConnection(Database):
                     self.writing = False
                 self._committing = True
                 self._end = self.raw.execute("COMMIT")
-                self.raw.execute(_COUNTED)
-                if self._tell:
-                    self.raw.execute(_TELL)
+                self.raw.execute(_COUNTED_AND_TELL if self._tell else _COUNTED)
 
-    def _note(self, now: bool) -> None:
-        """Write this transaction's number: at its begin where no answer is waited for, else at its end, when the table is
-        there."""
-        if now:
-            self.raw.execute(_NUMBERED, (self._writer, self._number))
+    def _note(self, words: str) -> None:
+        """Write this transaction's number."""
+        self.raw.execute(words, (self._writer, self._number))
 
     @contextlib.contextmanager
     def _piped(self) -> Iterator[None]:
@@ -233,7 +234,10 @@ class PostgresConnection(Database):
         """See `Database.alone`."""
         with self.read(single=True):
             self.watch.begin(suspended=False)
+            self._tell = False
             yield
+            if self._tell:
+                self.raw.execute(_TELL)
 
     @contextlib.contextmanager
     def savepoint(self) -> Iterator[None]:
