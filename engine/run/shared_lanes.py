@@ -68,7 +68,7 @@ class SharedLanes:
         """Lanes that are for others: until when they are left alone, and how often they were."""
         self._leaving: list[tuple[Lane, float | None]] = []
         """Lanes that could not be let go yet, since the store was away."""
-        self._forgotten = float("-inf")
+        self._forgotten = self._looked = float("-inf")
         self.waiting = 0
         self.resting: set[str] = set()
 
@@ -80,8 +80,11 @@ class SharedLanes:
         room = max(0, min(AT_ONCE, MOST_LANES - len(self._held) + self.waiting))
         now = asyncio.get_running_loop().time()
         avoided = [lane for lane, (until, _) in self._avoided.items() if until > now]
+        soon = now - self._looked < LOOK_SECONDS
+        if not soon:
+            self._looked = now
         only = self._only and await self._call(self._store.lanes.of, self._only)
-        taken = await self._call(self._store.lanes.take, room, avoided, only)
+        taken = await self._call(self._store.lanes.take, room, avoided, only, soon=soon)
         for lane in taken:
             held = self._held.get(lane.key)
             if held is None:

@@ -78,6 +78,13 @@ _LOOK = (
     .replace(" /*+ FOR SHARE SKIP LOCKED */", "")
 )
 """An empty key where there is something to take, and which of the two lanes are other processes'."""
+_LOOK_SOON = """SELECT '' WHERE EXISTS (SELECT 1 FROM lanes WHERE owner IS NULL AND wake_at <= moment(0)
+  AND key NOT IN (SELECT value FROM json_each(?3)) AND OF_SESSIONS)
+ OR EXISTS (SELECT 1 FROM lanes WHERE owner = ?1 AND wake_at <= moment(0) AND OF_SESSIONS)
+ UNION ALL SELECT key FROM lanes WHERE key IN ('send', 'chores') AND owner IS NOT NULL AND owner != ?1""".replace(
+    "OF_SESSIONS", _OF_SESSIONS
+)
+"""The same, whoever is dead: that takes longer to find out."""
 _TAKE = (
     """WITH DEAD, DUE, taken AS (SELECT key FROM lanes WHERE key IN (SELECT key FROM due)
   AND (owner IS NULL AND wake_at <= moment(0) OR owner = ?1 OR FREED) LIMIT ?4 /*+ FOR UPDATE SKIP LOCKED */)
@@ -160,13 +167,16 @@ class LaneTable(Tables):
 
     # -- whose lanes are whose
 
-    def take(self, limit: int, avoided: Iterable[str] = (), only: str | None = None) -> list[Lane]:
+    def take(
+        self, limit: int, avoided: Iterable[str] = (), only: str | None = None, *, soon: bool = False
+    ) -> list[Lane]:
         """Take lanes in which there is something to do, but for these, or `only` one, and those of the dead; also those of
-        this process in which something arrived since it took them. At most so many, the longest due first."""
+        this process in which something arrived since it took them. At most so many, the longest due first. Nobody looks
+        for the dead again so `soon` after a look for them."""
         values = (self.owner, _dead_since(), listed(sorted(avoided)), limit, only or "")
         with self._db.read(single=True):
-            found = {row[0] for row in self._db.all(_LOOK, values)}
-        self.others = found - {""}
+            found = {row[0] for row in self._db.all(_LOOK_SOON if soon else _LOOK, values)}
+        self.others = self.others & found if soon else found - {""}
         return self._taken(values) if limit and "" in found else []
 
     def _taken(self, values: tuple[str, int, str, int, str]) -> list[Lane]:

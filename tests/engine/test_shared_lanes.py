@@ -126,7 +126,7 @@ async def test_a_lane_that_is_taken_whoever_has_it_is_noticed(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Seeded fault: a lane is taken from its owner, which lives."""
-    for name in ("_LOOK", "_TAKE"):
+    for name in ("_LOOK", "_LOOK_SOON", "_TAKE"):
         words = getattr(lanes, name).replace("owner IS NULL AND wake_at <=", "wake_at <=")
         monkeypatch.setattr(lanes, name, words.replace("wake_at = NULL", "wake_at = wake_at"))
     assert await overlapping(fleet, seconds=20)

@@ -69,7 +69,7 @@ def misses_what_comes_meanwhile(patch: pytest.MonkeyPatch) -> None:
 
 def works_on_lanes_of_others(patch: pytest.MonkeyPatch) -> None:
     """A lane is taken whoever has it."""
-    for name in ("_LOOK", "_TAKE"):
+    for name in ("_LOOK", "_LOOK_SOON", "_TAKE"):
         patch.setattr(lanes, name, getattr(lanes, name).replace("owner IS NULL AND wake_at <=", "wake_at <="))
 
 
@@ -98,7 +98,8 @@ def looks_again_at_once(patch: pytest.MonkeyPatch) -> None:
 def posts_beside_others(patch: pytest.MonkeyPatch) -> None:
     """The lane of whoever sends is taken from its owner."""
     patch.setattr(lanes, "_FREE", "SELECT 1 WHERE ?1 != '' AND ?2 < 0 AND ?3 != ''")
-    patch.setattr(lanes, "_LOOK", lanes._LOOK.replace("key IN ('send', 'chores')", "key = ''"))
+    for name in ("_LOOK", "_LOOK_SOON"):
+        patch.setattr(lanes, name, getattr(lanes, name).replace("key IN ('send', 'chores')", "key = ''"))
     patch.setattr(lanes, "_CLAIM", lanes._CLAIM.replace("lanes.owner IS NULL", "lanes.owner IS NOT NULL"))
 
 

@@ -143,10 +143,12 @@ class FleetLanes(LaneTable):
 
     looks: Callable[[], None] = staticmethod(lambda: None)
 
-    def take(self, limit: int, avoided: Iterable[str] = (), only: str | None = None) -> list[Lane]:
+    def take(
+        self, limit: int, avoided: Iterable[str] = (), only: str | None = None, *, soon: bool = False
+    ) -> list[Lane]:
         """See `LaneTable.take`."""
         self.looks()
-        return super().take(limit, avoided, only)
+        return super().take(limit, avoided, only, soon=soon)
 
 
 class FleetInbox(InboxTable):
