@@ -175,7 +175,8 @@ class LaneTable(Tables):
         for the dead again so `soon` after a look for them."""
         values = (self.owner, _dead_since(), listed(sorted(avoided)), limit, only or "")
         with self._db.read(single=True):
-            found = {row[0] for row in self._db.all(_LOOK_SOON if soon else _LOOK, values)}
+            rows = self._db.all(_LOOK_SOON, values[:3]) if soon else self._db.all(_LOOK, values)
+        found = {row[0] for row in rows}
         self.others = self.others & found if soon else found - {""}
         return self._taken(values) if limit and "" in found else []
 
