@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from engine.language.errors import KeyMissing, Owned
 from engine.run import shared_lanes
 from engine.run.dispatcher import Dispatcher
 from engine.storage import lanes
+from engine.storage.lanes import Lane, LaneTable
 from tests.support.engine import Clock, EngineRig, running, until
 from tests.support.lanes import LanedStore
 
@@ -164,6 +166,21 @@ async def left_behind(fleet: Fleet) -> bool:
 async def test_what_a_process_had_in_hand_is_taken_by_another(fleet: Fleet) -> None:
     """It looks again although nothing tells it."""
     assert not await left_behind(fleet)
+
+
+async def test_the_dead_are_looked_for_now_and_then(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a wake-up only if nobody did for as long as a process waits without one."""
+    take, looks = LaneTable.take, list[bool]()
+
+    def noted(*given: Any, soon: bool) -> list[Lane]:
+        looks.append(soon)
+        return take(*given, soon=soon)
+
+    monkeypatch.setattr(LaneTable, "take", noted)
+    for seconds, soon in ((3600.0, True), (0.001, False)):
+        monkeypatch.setattr(shared_lanes, "LOOK_SECONDS", seconds)
+        fleet.one.service.notify()
+        await until(lambda soon=soon: looks[-1:] == [soon], pause=0.002)  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("error", [Owned("another process runs it"), KeyMissing("not this key")])

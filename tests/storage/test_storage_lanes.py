@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from engine.journal.records import DropLock, InboxItem, Lost, PutLock, PutOutbox, Timer
+from engine.language.errors import StoreSuspended
 from engine.storage import lanes, postgres_workers
+from engine.storage.database import WriteWatch
 from engine.storage.lanes import SEND, Lane, LaneTable
 from engine.storage.postgres import PostgresStore
 from engine.storage.store import Store
@@ -138,6 +140,52 @@ def test_the_lanes_of_the_dead_are_taken(two: Two) -> None:
     assert other.lanes.take(8) == []
     dies(other, one.lanes.owner)
     assert other.lanes.take(8) == [Lane("T", 2)]
+
+
+def test_nobody_looks_for_the_dead_at_each_wake_up(two: Two) -> None:
+    """Soon after a look for them, only for what arrived; it takes less time."""
+    one, other = two
+    says(one, "a")
+    one.lanes.take(8)
+    dies(other, one.lanes.owner)
+    assert other.lanes.take(8, soon=True) == []
+    says(other, "b", thread="U")
+    assert Lane("U", 1) in other.lanes.take(8, soon=True)
+
+
+def test_a_look_soon_after_another_forgets_who_let_go_and_learns_of_nobody(two: Two) -> None:
+    """Whether the owner of `send` is dead only a look for the dead tells."""
+    one, other = two
+    lane = one.lanes.claim(SEND)
+    assert lane is not None
+    other.lanes.take(8, soon=True)
+    assert other.lanes.others == set()
+    other.lanes.take(8)
+    assert other.lanes.others == {SEND}
+    one.lanes.let_go(lane)
+    other.lanes.take(8, soon=True)
+    assert other.lanes.others == set()
+
+
+def test_a_suspended_store_takes_no_lane(two: Two) -> None:
+    """Nor does it let one go: nothing is written."""
+    one, other = two
+    says(other, "a")
+    one._db.watch = Refusing()
+    for work in (lambda: one.lanes.take(8), lambda: one.lanes.let_go(Lane("T", 1))):
+        with pytest.raises(StoreSuspended):
+            work()
+    one._db.watch = WriteWatch()
+    assert one.lanes.take(8) == [Lane("T", 1)]
+
+
+class Refusing(WriteWatch):
+    """The watch of a store that is suspended."""
+
+    def begin(self, *, suspended: bool) -> None:
+        """Refuse what is not allowed then."""
+        if not suspended:
+            raise StoreSuspended("it is older than it was")
 
 
 def test_whoever_was_away_itself_takes_nothing_from_others(two: Two) -> None:

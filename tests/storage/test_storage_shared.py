@@ -12,14 +12,14 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from engine.journal.records import InboxItem, PutOutbox
+from engine.journal.records import InboxItem, PutOutbox, Timer
 from engine.language.errors import StorageError
 from engine.storage import lanes, postgres_workers
 from engine.storage.lanes import CHORES
 from engine.storage.leases import Served, holder_of
 from engine.storage.postgres import PostgresStore, open_postgres
 from engine.storage.postgres_workers import BURST_SECONDS
-from tests.storage.storagekit import KEY, NOW
+from tests.storage.storagekit import KEY, NOW, at, done, event, new_session, step
 from tests.storage.test_storage_postgres import soon
 from tests.support import postgres
 
@@ -61,6 +61,44 @@ def test_others_hear_that_something_was_committed(two: Two) -> None:
         heard.clear()
         work()
         assert heard.wait(5)
+
+
+def test_nobody_is_woken_where_nothing_is_to_be_done(two: Two) -> None:
+    """By a lane that is let go with nothing due in it, or by a timer that is not due."""
+    one, other = two
+    timer = Timer("later", "session-1", at(60))
+    done(one, new_session("session-1", one.lanes.owner, event("a")))
+    one.inbox.ingest([InboxItem("k", "said", b"{}", thread_key="T")], NOW)
+    [lane] = one.lanes.take(8)
+    with psycopg.connect(one._db.url, autocommit=True) as raw:
+        raw.execute(postgres_workers._LISTEN)
+        one.lanes.let_go(lane)
+        done(one, step("session-1", 1, 1, event("b"), rows=(timer,)))
+        assert list(raw.notifies(timeout=0.2)) == []
+        other.inbox.ingest([InboxItem("l", "said", b"{}", thread_key="T")], NOW)
+        assert len(list(raw.notifies(timeout=5, stop_after=1))) == 1
+
+
+def test_a_message_waits_for_none_of_another_thread(two: Two) -> None:
+    """While one is being stored, others are, and only those of its own thread come after it."""
+    one, other = two
+    with one._db.write():
+        one.inbox.receive(InboxItem("k", "said", b"{}", thread_key="T"), NOW)
+        assert other.inbox.ingest([InboxItem("l", "said", b"{}", thread_key="U")], NOW) != [None]
+        behind = threading.Thread(
+            target=other.inbox.ingest, args=([InboxItem("m", "said", b"{}", thread_key="T")], NOW)
+        )
+        behind.start()
+        soon(lambda: waiting(one._db.url))
+    behind.join()
+    assert [row.key for row in one.inbox.lane("T")] == ["k", "m"]
+
+
+def waiting(url: str) -> bool:
+    """True if a connection waits for what another one holds by its name."""
+    with psycopg.connect(url, autocommit=True) as raw:
+        held = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        return raw.execute(held).fetchone() is not None
 
 
 def test_a_storm_of_notifications_is_few_looks(two: Two) -> None:
