@@ -112,8 +112,7 @@ _MINE = "SELECT 1 FROM lanes WHERE key = ? AND owner = ? AND epoch = ?"
 _LET_GO = """UPDATE lanes SET owner = NULL,
  wake_at = CASE WHEN ?4 < 0 OR wake_at < moment(?4) THEN wake_at ELSE moment(?4) END
  WHERE key = ?1 AND owner = ?2 AND epoch = ?3
- RETURNING wake_at <= moment(0) OR key IN ('send', 'chores', 'serving') /*+ , set_config('synchronous_commit', 'off', true) */"""
-"""True where others have a reason to look: something is due, or the lane is claimed without that."""
+ /*+ RETURNING set_config('synchronous_commit', 'off', true) */"""
 _FORGOTTEN = """INSERT INTO lanes (key, wake_at, epoch) SELECT key, moment(0), 0 FROM (
  SELECT coalesce(thread_key, session_id, key) AS key FROM inbox WHERE outcome IS NULL
  UNION SELECT coalesce(thread_key, session_id) FROM sessions WHERE status = 'running'
@@ -162,8 +161,7 @@ class LaneTable(Tables):
     def _wake(self, sql: str, about: str, seconds: float) -> None:
         if self._db.laned:
             self._db.post(sql, (about, round(seconds * 1000)))
-            if seconds <= 0:
-                self._db.notify()
+            self._db.notify()
 
     # -- whose lanes are whose
 
@@ -215,9 +213,8 @@ class LaneTable(Tables):
         if self._db.laned:
             after = -1 if seconds is None else round(seconds * 1000)
             with self._db.alone():
-                row = self._db.one(_LET_GO, (lane.key, self.owner, lane.epoch, after))
-                if row is not None and row[0]:
-                    self._db.notify()
+                self._db.run(_LET_GO, (lane.key, self.owner, lane.epoch, after))
+                self._db.notify()
 
     @writes
     def wake_forgotten(self, now: str, within: float) -> None:

@@ -12,14 +12,14 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from engine.journal.records import InboxItem, PutOutbox, Timer
+from engine.journal.records import InboxItem, PutOutbox
 from engine.language.errors import StorageError
 from engine.storage import lanes, postgres_workers
 from engine.storage.lanes import CHORES
 from engine.storage.leases import Served, holder_of
 from engine.storage.postgres import PostgresStore, open_postgres
 from engine.storage.postgres_workers import BURST_SECONDS
-from tests.storage.storagekit import KEY, NOW, at, done, event, new_session, step
+from tests.storage.storagekit import KEY, NOW
 from tests.storage.test_storage_postgres import soon
 from tests.support import postgres
 
@@ -61,22 +61,6 @@ def test_others_hear_that_something_was_committed(two: Two) -> None:
         heard.clear()
         work()
         assert heard.wait(5)
-
-
-def test_nobody_is_woken_where_nothing_is_to_be_done(two: Two) -> None:
-    """By a lane that is let go with nothing due in it, or by a timer that is not due."""
-    one, other = two
-    timer = Timer("later", "session-1", at(60))
-    done(one, new_session("session-1", one.lanes.owner, event("a")))
-    one.inbox.ingest([InboxItem("k", "said", b"{}", thread_key="T")], NOW)
-    [lane] = one.lanes.take(8)
-    with psycopg.connect(one._db.url, autocommit=True) as raw:
-        raw.execute(postgres_workers._LISTEN)
-        one.lanes.let_go(lane)
-        done(one, step("session-1", 1, 1, event("b"), rows=(timer,)))
-        assert list(raw.notifies(timeout=0.2)) == []
-        other.inbox.ingest([InboxItem("l", "said", b"{}", thread_key="T")], NOW)
-        assert len(list(raw.notifies(timeout=5, stop_after=1))) == 1
 
 
 def test_a_message_waits_for_none_of_another_thread(two: Two) -> None:
