@@ -218,14 +218,14 @@ class SlackApp:
 
     async def _known(self, thread_key: str) -> bool:
         """True if the thread has a session, or may get one from a stored, unhandled payload."""
-        has_session = partial(self._writer.call, self._writer.store.sessions.any_in, thread_key)
-        if await has_session():
+        call, store = self._writer.call, self._writer.store
+        if await call(store.sessions.any_in, thread_key):
             return True
-        pending = await self._writer.call(self._writer.store.inbox.rows, limit=_MOST_PENDING)
+        pending = await call(store.inbox.rows, limit=_MOST_PENDING)
         if any(row.thread_key == thread_key for row in pending):
             return True
         # A row handled in between has its session by now.
-        return await has_session()
+        return await call(store.sessions.any_in, thread_key)
 
     async def _take(self, decision: decisions.Take) -> None:
         item = decision.item
