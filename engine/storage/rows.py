@@ -51,6 +51,8 @@ GAP = "gap"
 _INBOX = INBOX.where("id = ?")
 _INBOX_BY_KEY = INBOX.where("key = ?")
 _PUT_INBOX = INBOX.insert + " ON CONFLICT (key) DO NOTHING"
+_INBOX_HELD = "inbox"
+"""The name that is held while rows of the inbox are made."""
 _INBOX_KNOWN = "SELECT 1 FROM inbox WHERE key = ?"
 _INBOX_OPEN = """SELECT id FROM inbox INDEXED BY inbox_open WHERE outcome IS NULL AND id > ?
  ORDER BY id LIMIT ?"""
@@ -118,29 +120,25 @@ class InboxTable(Tables):
     @writes
     def ingest(self, items: Sequence[InboxItem], now: str) -> list[int | None]:
         """Store items; the new row's id for each, or None where the key was known. Durable on return."""
-        self._hold(*map(_lane, items))
-        return [self._received(item, now) for item in items]
+        return [self.receive(item, now) for item in items]
 
     def receive(self, item: InboxItem, now: str) -> int | None:
         """Store an item, inside a transaction."""
-        self._hold(_lane(item))
-        return self._received(item, now)
-
-    def _hold(self, *lanes: str) -> None:
-        """Rows of a lane appear in the order of their ids."""
-        self._db.hold(*{f"inbox {lane}" for lane in lanes})
-
-    def _received(self, item: InboxItem, now: str) -> int | None:
         # Looked up first: an INSERT that ends in a conflict would write nevertheless (it spends an id).
         if self._db.one(_INBOX_KNOWN, (item.key,)):
             return None
-        row_id = self._next("inbox")
+        row_id = self._inbox_id()
         row = InboxRow(
             row_id, item.key, item.kind, item.payload, item.session_id, item.thread_key, now, None, None
         )
         # The lane first: nothing waits for the answer to that alone.
-        self._lanes.arrive(_lane(item))
+        self._lanes.arrive(item.thread_key or item.session_id or item.key)
         return row_id if self._put_counted(INBOX, _PUT_INBOX, row) else None
+
+    def _inbox_id(self) -> int:
+        """The id of a new inbox row. Rows appear in the order of their ids: whoever reads on from one misses none."""
+        self._db.hold(_INBOX_HELD)
+        return self._next("inbox")
 
     def rows(self, *, after: int = 0, limit: int | None = 100) -> list[InboxRow]:
         """Rows that nobody has consumed, oldest first, with id > `after`. Verified; a row that does not verify is
@@ -175,16 +173,14 @@ class InboxTable(Tables):
     def decide_letter(self, key: str, *, again: bool) -> bool:
         """Open a dead letter anew, under a new id since readers are past the old one, or drop it. False where there is
         no dead letter with this key."""
+        row_id = self._inbox_id() if again else 0
         row = self._held(INBOX, _INBOX_BY_KEY, key)
         if row is None or row.outcome != DEAD:
             return False
-        after = row.but(outcome=DROPPED)
-        if again:
-            self._hold(_lane(row))
-            after = row.but(id=self._next("inbox"), outcome=None, result=None)
+        after = row.but(id=row_id, outcome=None, result=None) if again else row.but(outcome=DROPPED)
         self._db.run(_DROP_INBOX, (row.id,))
         self._put(INBOX, INBOX.insert, after)
-        self._lanes.arrive(_lane(row))
+        self._lanes.arrive(row.thread_key or row.session_id or row.key)
         return True
 
     def take(self, consumed: Iterable[Consumed], session_id: str | None = None) -> None:
@@ -416,11 +412,6 @@ class MarkTable(Tables):
             self._put(MARKS, _PUT_MARK, Mark(scope, ts))
             if scope == GAP:
                 self._db.notify()
-
-
-def _lane(row: InboxItem | InboxRow) -> str:
-    """The lane in which a row is handled."""
-    return row.thread_key or row.session_id or row.key
 
 
 def _intent(row_id: int, put: PutOutbox, now: str) -> OutboxRow:
