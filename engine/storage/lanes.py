@@ -121,7 +121,7 @@ _FORGOTTEN = """INSERT INTO lanes (key, wake_at, epoch) SELECT key, moment(0), 0
  UNION SELECT coalesce(thread_key, sessions.session_id) FROM locks
   JOIN sessions ON sessions.session_id = locks.session_id WHERE taken_at IS NULL AND NOT EXISTS
   (SELECT 1 FROM locks AS ahead WHERE ahead.name = locks.name AND ahead.n < locks.n)) AS found
- WHERE NOT EXISTS (SELECT 1 FROM lanes WHERE lanes.key = found.key AND wake_at <= moment(?2)) SOONER""".replace(
+ WHERE NOT EXISTS (SELECT 1 FROM lanes WHERE lanes.key = found.key AND wake_at <= moment(?2)) ORDER BY key SOONER""".replace(
     "SOONER", _SOONER
 )
 _DROP_IDLE = "DELETE FROM lanes WHERE owner IS NULL AND wake_at IS NULL"

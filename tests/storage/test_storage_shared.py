@@ -63,28 +63,6 @@ def test_others_hear_that_something_was_committed(two: Two) -> None:
         assert heard.wait(5)
 
 
-def test_a_message_waits_for_none_of_another_thread(two: Two) -> None:
-    """While one is being stored, others are, and only those of its own thread come after it."""
-    one, other = two
-    with one._db.write():
-        one.inbox.receive(InboxItem("k", "said", b"{}", thread_key="T"), NOW)
-        assert other.inbox.ingest([InboxItem("l", "said", b"{}", thread_key="U")], NOW) != [None]
-        behind = threading.Thread(
-            target=other.inbox.ingest, args=([InboxItem("m", "said", b"{}", thread_key="T")], NOW)
-        )
-        behind.start()
-        soon(lambda: waiting(one._db.url))
-    behind.join()
-    assert [row.key for row in one.inbox.lane("T")] == ["k", "m"]
-
-
-def waiting(url: str) -> bool:
-    """True if a connection waits for what another one holds by its name."""
-    with psycopg.connect(url, autocommit=True) as raw:
-        held = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-        return raw.execute(held).fetchone() is not None
-
-
 def test_a_storm_of_notifications_is_few_looks(two: Two) -> None:
     """Whoever may connect can send them, with any words."""
     one, _ = two
