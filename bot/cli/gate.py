@@ -112,7 +112,7 @@ def proxy(
     if bool(words) == bool(url):
         raise UsageError("Say which server: sayso gate proxy --name NAME -- COMMAND, or --url URL")
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,60}", name):
-        raise UsageError(f"{name!r} is no name for a server: letters, digits, _ and -")
+        raise UsageError(f"{name!r} is not a valid server name: use letters, digits, _ and -")
     try:
         if url is None:
             serve(lambda gate: Proxy(gate, name, wait), words or [])

@@ -43,7 +43,7 @@ def manifest_problems(manifest: Json, flows: Sequence[Flow] | None = None) -> li
     """Return the missing or excess parts of a manifest for the app to work with these flows; None means any flows.
     Pure."""
     if not isinstance(manifest, dict):
-        return ["it is no mapping"]
+        return ["it is not a mapping"]
     return [
         *_about_names(_at(manifest, "display_information")),
         *_about_features(_at(manifest, "features")),

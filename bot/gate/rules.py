@@ -226,7 +226,7 @@ def read_rules(text: str, file: str = NAME) -> Rules:
 
 
 def _faults(document: Document, located: Located) -> Iterator[Fault]:
-    """Yield contradictions: nobody is left who may decide, or a rule is unreachable."""
+    """Yield contradictions: nobody is left to decide, or a rule is unreachable."""
     verdicts: list[tuple[Path, Verdict, Json]] = [
         (("rules", index, "then"), rule.then, located.data["rules"][index]["then"])
         for index, rule in enumerate(document.rules)
@@ -242,7 +242,7 @@ def _faults(document: Document, located: Located) -> Iterator[Fault]:
         found = [fault.under(place) for fault in too_few(given)]
         yield from found
         if verdict.ask.exclude_requester and verdict.ask.approvers == ["requester"]:
-            yield Fault((*place, "approvers"), "with `exclude_requester` nobody is left who may decide")
+            yield Fault((*place, "approvers"), "with `exclude_requester`, nobody is left to decide")
         elif not found:
             try:
                 approval_flow(given)

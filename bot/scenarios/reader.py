@@ -337,7 +337,7 @@ class Reader:
             return
         for name, content in value.items():
             if "/" in name or name in (".", ".."):
-                self._wrong((*path, name), f"`{name}` is no name of a file", _FILES_HINT, on_key=True)
+                self._wrong((*path, name), f"`{name}` is not a valid file name", _FILES_HINT, on_key=True)
             if not isinstance(content, str):
                 self._wrong((*path, name), f"expected text, not {kind_of(content)}", "quote it")
 

@@ -148,7 +148,7 @@ def _begun(state: State, event: ev.Start, place: _Place, new: Flow) -> Iterator[
         yield f"{path} would not run: the new text has no such step there"
         return
     if node.type != was.type:
-        yield f"{path} would be a step of the type {node.type} in place of {was.type}"
+        yield f"{path} would be a step of type {node.type} instead of {was.type}"
         return
     holds = _holds(state, place, node, new, event.timestamp)
     if holds is not True:

@@ -151,7 +151,7 @@ def _perform_pure(step: Step, path: str, node: Node, config: Json) -> None:
 
 def _perform_prompt(step: Step, path: str, node: Node, config: Json) -> None:
     if step.state.phase == "finalizing":
-        step.fail(path, {"type": "config", "message": f"node {node.id}: `finally` asks nobody"})
+        step.fail(path, {"type": "config", "message": f"node {node.id}: `finally` cannot ask people"})
         return
     asked = question.answerable(question.node_prompt(node, config), step.state.actor, step.facts.manager_of)
     if isinstance(asked, str):

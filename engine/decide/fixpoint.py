@@ -147,7 +147,7 @@ def _finally_is_over(step: Step) -> bool:
             node = step.node(path)  # a tool call has its id of the flow: the model knows no `tool[0]`
             message = f"node {node.id}: it was interrupted; whether it had its effect is not known"
             if run.reason == ASKS:
-                message = f"node {node.id}: its server asks people for something, and `finally` asks nobody"
+                message = f"node {node.id}: its server asks people for something, and `finally` cannot ask people"
             if not doomed(step.state, path):
                 step.fail(path, {"type": "interrupted", "message": message})
     containers.progress(step)

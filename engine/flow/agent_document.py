@@ -45,7 +45,7 @@ SERVER = re.compile(r"[A-Za-z](?:[A-Za-z0-9-]|_(?!_))*", re.ASCII)
 def _host(value: Any) -> str:
     if not isinstance(value, str) or not is_host(value):
         raise ValueError(
-            f"{kind_of(value)} names no host: write it without https:// and without a path, such as grafana.internal"
+            f"{kind_of(value)} is not a host name: write it without https:// and without a path, such as grafana.internal"
         )
     return value
 
@@ -283,10 +283,10 @@ def _verdicts(value: Any) -> Any:
     if isinstance(value, list) and all(item in get_args(Verdict) for item in value):
         for item in value:
             if value.count(item) > 1:
-                raise ValueError(f"`{item}` stands here twice")
+                raise ValueError(f"`{item}` appears twice")
         for needed in ("approve", "reject"):
             if needed not in value:
-                raise ValueError(f"`{needed}` is missing: whoever decides says yes or no")
+                raise ValueError(f"`{needed}` is missing: people must be able to approve and to reject")
     return value
 
 
@@ -324,9 +324,9 @@ class RuleDoc(Config):
         alone = raw.get("approvers") in (None, ["requester"])
         if alone and raw.get("exclude_requester") is True:
             hint = "name others under `approvers`"
-            yield Fault(("exclude_requester",), "nobody is left who may decide", hint, on_key=True)
+            yield Fault(("exclude_requester",), "nobody is left to decide", hint, on_key=True)
         if raw.get("approvers") is None and isinstance(raw.get("required"), int) and raw["required"] > 1:
             yield Fault(
-                ("required",), "several people have to approve, and nobody is named", "write `approvers`"
+                ("required",), "several people must approve, but no approvers are named", "write `approvers`"
             )
         yield from too_few(raw)

@@ -80,7 +80,7 @@ _FORM: Json = _object(
     {
         "properties": {
             "type": "object",
-            "description": "The fields by name (small letters, digits and _). A field that takes several options has type "
+            "description": "The fields by name (lowercase letters, digits and _). A field that takes several options has type "
             "array and `items: {type: string, enum: [...]}`. Never ask for passwords or other secrets.",
             "minProperties": 1,
             "maxProperties": 20,

@@ -179,7 +179,7 @@ class EdgeDoc(Config):
             if raw.get("max_iterations") is None:
                 yield Fault((), "a loop edge needs `max_iterations`", "1 means one time back")
             if raw.get("gate") is not None:
-                yield Fault(("gate",), "a loop edge has no gate: nothing waits for it", on_key=True)
+                yield Fault(("gate",), "a loop edge cannot have a gate: nothing waits for it", on_key=True)
         elif raw.get("type", "forward") == "forward":
             for name in ("max_iterations", "on_limit"):
                 if raw.get(name) is not None:
@@ -207,7 +207,7 @@ class NodeDoc(Config):
     """One step."""
 
     id: Text
-    """The node's name in expressions: small letters, digits and `_`."""
+    """The node's name in expressions: lowercase letters, digits and `_`."""
     type: Text
     """Its work: one of the node types below."""
     name: Shown | None = None
@@ -251,7 +251,7 @@ class FlowDoc(Config):
     """A flow file."""
 
     flow: Text
-    """The name: small letters, digits, `_` and `-`."""
+    """The name: lowercase letters, digits, `_` and `-`."""
     description: str | None = None
     """The purpose, shown in lists and help."""
     inputs: dict[str, InputDoc] = Field(default_factory=dict)

@@ -40,7 +40,7 @@ def output_of(
         )
         goes_on_unapproved = goes_on or gate.get("if") is not None or bool(jumps(gate))
         if goes_on_unapproved:
-            why, only_if = f"`{gate.get('id')}` covers it, and may not have approved it", False
+            why, only_if = f"`{gate.get('id')}` covers it and may not have approved it", False
             statuses.add("skipped")
     # The parts of the condition itself, without their implications: the same text elsewhere means the same.
     conjuncts = frozenset(fact for fact in held if fact.kind == "held") if only_if else None

@@ -235,7 +235,7 @@ def _without_absent(
         if kind not in packages:
             yield fault
         elif kind not in absent:
-            changed = f"the node type `{kind}` of the package {packages[kind]} does not take this any more: "
+            changed = f"the node type `{kind}` of the package {packages[kind]} no longer takes this: "
             why = unusable_type(kind) or why_missing(kind, packages[kind])
             absent[kind] = changed + fault.message if kind in node_types() else why
 

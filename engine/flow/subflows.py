@@ -67,12 +67,12 @@ class _Linker:
                 continue
             if target.lock is not None:
                 # A lock that is ignored would be worse than none.
-                message = f"the flow `{name}` has a `lock`, which is not taken where it is called"
-                yield Fault(where, message, "a session has one lock: that of the flow it was started with")
+                message = f"the flow `{name}` has a `lock`, which a call does not take"
+                yield Fault(where, message, "a session has only one lock, that of the flow that was started")
             # The inputs of a tool are the model's to give.
             yield from faults_under((*path, "with"), check_call(inputs, target) if inputs is not None else ())
             if path[0] == "finally" and _asks(target, self.found):
-                yield Fault(where, f"`finally` asks nobody, and the flow `{name}` does")
+                yield Fault(where, f"`finally` cannot ask people, and the flow `{name}` does")
         # The tools of agents in `finally` that are flows which ask people.
         tools = as_mapping(located.data.get("tools"))
         for place, node in walk(located.data):
@@ -81,7 +81,7 @@ class _Linker:
             for index, entry in enumerate(entries(node)):
                 target = self.found.get(_called_by(tools.get(entry.name)) or "")
                 if target is not None and _asks(target, self.found):
-                    message = f"`finally` asks nobody, and the flow `{target.name}` does"
+                    message = f"`finally` cannot ask people, and the flow `{target.name}` does"
                     yield Fault((*place.path, "with", "tools", index), message)
 
     def _get(self, name: str) -> Flow | None:

@@ -76,7 +76,7 @@ def check_trigger(raw: Mapping[str, Any], given: Given) -> Iterator[Fault]:
     """Yield the faults of a trigger beyond the shape of its fields."""
     kinds = [kind for kind in KINDS if raw.get(kind) is not None]
     if len(kinds) != 1:
-        message = "a trigger has one of " + ", ".join(f"`{kind}`" for kind in KINDS)
+        message = "a trigger needs one of " + ", ".join(f"`{kind}`" for kind in KINDS)
         yield Fault((kinds[1],) if kinds else (), message, on_key=bool(kinds))
         return
     kind = kinds[0]
@@ -102,8 +102,8 @@ def check_trigger(raw: Mapping[str, Any], given: Given) -> Iterator[Fault]:
     by = raw.get("dedupe_by")
     for index, alike in enumerate(by if isinstance(by, list) else []):
         if isinstance(alike, str) and alike not in filled:
-            hint = suggest(alike, filled, "name an input that the trigger fills")
-            yield Fault(("dedupe_by", index), f"the trigger fills no input `{alike[:80]}`", hint)
+            hint = suggest(alike, filled, "name an input that the trigger sets")
+            yield Fault(("dedupe_by", index), f"the trigger does not set an input `{alike[:80]}`", hint)
     if by is not None and raw.get("dedupe") is None:
         yield Fault(("dedupe_by",), "`dedupe_by` needs `dedupe`, a time", on_key=True)
     values = raw.get("inputs")
@@ -115,7 +115,7 @@ def check_trigger(raw: Mapping[str, Any], given: Given) -> Iterator[Fault]:
         if isinstance(zone, str) and not known_zone(zone):
             yield Fault(("timezone",), f"{zone[:80]!r} is no time zone", "write one such as `Europe/Berlin`")
     if kind == "webhook" and raw.get("secret") is None:
-        yield Fault((), "a webhook needs `secret`, the name of one", "write `secret: DEPLOY_HOOK`")
+        yield Fault((), "a webhook needs `secret`, the name of a secret", "write `secret: DEPLOY_HOOK`")
     if kind in _ALONE:
         yield from _alone(kind, raw, given)
 
@@ -127,36 +127,36 @@ def check_words(pattern: str, inputs: Collection[str]) -> Iterator[Fault]:
     """Yield the faults of a pattern of words, given the inputs of the flow."""
     words = _PLACE.sub("\0", pattern)
     if "{" in words or "}" in words:
-        yield Fault((), "a brace without its partner", "an input stands in the pattern as {name}")
+        yield Fault((), "a brace without its counterpart", "write an input in the pattern as {name}")
         return
     if not words.replace("\0", "").replace("*", "").strip():
         yield Fault((), "a trigger needs at least one word beside its inputs")
     if re.search("\0\\s*[\0*]|\\*\\s*\0", words):
-        between = "put a word between them, so that it is clear which is which"
+        between = "put a word between them, so that it is clear where one ends"
         yield Fault((), "two inputs follow each other", between)
     named = trigger_inputs(pattern)
     for place in dict.fromkeys(named):
         if place not in inputs:
-            hint = suggest(place, inputs, "name one of the flow's inputs")
+            hint = suggest(place, inputs, "use the name of one of the flow's inputs")
             yield Fault((), f"the flow has no input `{place}`", hint, offset=0, snippet="{" + place + "}")
         elif named.count(place) > 1:
-            yield Fault((), f"the input `{place}` stands here twice")
+            yield Fault((), f"the input `{place}` appears twice")
 
 
 def _emoji(name: str, inputs: Collection[str]) -> Iterator[Fault]:
     if not _EMOJI.fullmatch(name):
-        yield Fault((), f"{name[:80]!r} is no name of an emoji", "write it without colons: `rotating_light`")
+        yield Fault((), f"{name[:80]!r} is not an emoji name", "write it without colons: `rotating_light`")
 
 
 def _anything(pattern: str, inputs: Collection[str]) -> Iterator[Fault]:
     if len(pattern) > 75:
-        yield Fault((), "the name in the list of the shortcut has at most 75 characters")
+        yield Fault((), "the name shown in the shortcut's list can have at most 75 characters")
 
 
 def _hook(name: str, inputs: Collection[str]) -> Iterator[Fault]:
     if not _HOOK.fullmatch(name):
         yield Fault(
-            (), f"{name[:80]!r} is no name of a webhook", "letters, digits and -, as it stands behind /hooks/"
+            (), f"{name[:80]!r} is not a valid webhook name", "use letters, digits and -; the name becomes part of the URL, /hooks/NAME"
         )
 
 
@@ -165,14 +165,14 @@ def _cron(expression: str, inputs: Collection[str]) -> Iterator[Fault]:
 
     hint = "minute hour day-of-month month day-of-week, such as `0 9 * * mon-fri`"
     if len(expression.split()) != 5:
-        yield Fault((), f"a schedule has five fields, and this one {len(expression.split())}", hint)
+        yield Fault((), f"a schedule has five fields, but this one has {len(expression.split())}", hint)
         return
     try:
         next(CronSim(expression, datetime(2026, 1, 1, tzinfo=UTC)))
     except CronSimError as error:
-        yield Fault((), f"this is no schedule: {error}", hint)
+        yield Fault((), f"not a valid schedule: {error}", hint)
     except StopIteration:
-        yield Fault((), "this schedule never comes", hint)
+        yield Fault((), "this schedule never occurs", hint)
 
 
 _PATTERNS = {
@@ -190,10 +190,10 @@ _PATTERNS = {
 
 def _typed_input(field: str, name: str, kind: str, filled: set[str], given: Given) -> Iterator[Fault]:
     if name not in given.names:
-        hint = suggest(name, given.names, "name one of the flow's inputs")
+        hint = suggest(name, given.names, "use the name of one of the flow's inputs")
         yield Fault((field,), f"the flow has no input `{name[:80]}`", hint)
     elif name in filled:
-        yield Fault((field,), f"the input `{name}` is filled already")
+        yield Fault((field,), f"the input `{name}` is already set")
     elif name in given.documents and given.documents[name].type != kind:
         gives = "text" if kind == "string" else "an object"
         yield Fault((field,), f"`{field}` gives {gives}, and the input `{name}` takes something else")
@@ -202,13 +202,13 @@ def _typed_input(field: str, name: str, kind: str, filled: set[str], given: Give
 def _value(name: str, value: Json, filled: set[str], given: Given) -> Iterator[Fault]:
     path = ("inputs", name)
     if name not in given.names:
-        hint = suggest(name, given.names, "name one of the flow's inputs")
+        hint = suggest(name, given.names, "use the name of one of the flow's inputs")
         yield Fault(path, f"the flow has no input `{name[:80]}`", hint, on_key=True)
         return
     if name in filled:
-        yield Fault(path, f"the input `{name}` is filled already", on_key=True)
+        yield Fault(path, f"the input `{name}` is already set", on_key=True)
     if has_expression(value):
-        yield Fault(path, "a value of a trigger is not evaluated", "compute it in a node of type `set`")
+        yield Fault(path, "a value of a trigger cannot contain expressions", "compute it in a node of type `set`")
         return
     document = given.documents.get(name)
     if document is not None:
@@ -220,7 +220,7 @@ def _value(name: str, value: Json, filled: set[str], given: Given) -> Iterator[F
 def _alone(kind: str, raw: Mapping[str, Any], given: Given) -> Iterator[Fault]:
     """Check that a trigger without a person has a channel, and gives every required input."""
     if raw.get("channel") is None:
-        yield Fault((), f"a {kind} needs `channel`, where its runs are", 'write `channel: "#ops"`')
+        yield Fault((), f"a {kind} needs `channel`, the channel of its runs", 'write `channel: "#ops"`')
     values = raw.get("inputs") if isinstance(raw.get("inputs"), dict) else {}
     for name, document in given.documents.items():
         if document.is_required and name not in (values or {}) and name != raw.get("body_as"):

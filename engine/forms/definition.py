@@ -20,7 +20,7 @@ from engine.language.errors import InvalidAnswer
 from engine.language.template import has_expression, is_blank
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
-_NAME_HINT = "small letters, digits and `_`, a letter first, at most 64 characters"
+_NAME_HINT = "lowercase letters, digits and `_`, starting with a letter, at most 64 characters"
 _LIMITS = (("minLength", "maxLength"), ("minimum", "maximum"), ("minItems", "maxItems"))
 _CHOICE = ("enum", "enumNames", "oneOf")
 _NOT_OF_CHOICES = ("format", "pattern", "multiline", "minimum", "maximum", "minLength", "maxLength")
@@ -29,7 +29,7 @@ _LITERAL = ("type", "format", "multiline")
 _SECRET_NAMES = re.compile(
     r"(?:.*_)?(?:password|passwd|passphrase|secret|private_key|api_key|access_token)", re.ASCII
 )
-_SECRET_HINT = "what is filled in stays in the journal and the thread; use `secrets.NAME` where it is needed"
+_SECRET_HINT = "answers stay in the journal and the thread; use `secrets.NAME` where you need a secret"
 
 
 def form_faults(form: Json) -> Iterator[Fault]:
@@ -146,7 +146,7 @@ class _Field:
         from engine.forms.document import FIELDS
 
         if not _NAME.fullmatch(self.name):
-            yield Fault((), f"{self.name[:80]!r} is no name for a field", _NAME_HINT, on_key=True)
+            yield Fault((), f"{self.name[:80]!r} is not a valid field name", _NAME_HINT, on_key=True)
         elif _SECRET_NAMES.fullmatch(self.name):
             yield Fault((), "a form does not ask for secrets", _SECRET_HINT, on_key=True)
         if not isinstance(self.given, dict):
@@ -173,7 +173,7 @@ class _Field:
             return Fault((), "`type` is missing", f"one of {', '.join(fields)}")
         if self.kind == "object":
             return Fault(
-                ("type",), "forms are flat: a field is no object", "make a field of each of its parts"
+                ("type",), "a field cannot be an object: forms are flat", "make each of its parts a field"
             )
         given = kind_of(self.body["type"])
         return Fault(
@@ -186,9 +186,9 @@ class _Field:
         for word in [word for word in self.body if word not in allowed]:
             fits = ", ".join(kind for kind, model in fields.items() if word in model.model_fields)
             if word == "required":
-                yield Fault((word,), "`required` stands beside `properties`, a list of names", on_key=True)
+                yield Fault((word,), "`required` belongs beside `properties`, as a list of names", on_key=True)
             elif self.kind == "array" and word in _CHOICE:
-                yield Fault((word,), f"`{word}` of an array stands under `items`", on_key=True)
+                yield Fault((word,), f"`{word}` of an array belongs under `items`", on_key=True)
             elif fits:
                 yield Fault(
                     (word,), f"`{word}` is for {fits}, and this field is of type {self.kind}", on_key=True
@@ -212,7 +212,7 @@ class _Field:
             ):
                 yield Fault((least,), f"`{least}` is more than `{most}`")
         if body.get("multiline") and "format" in body:
-            yield Fault(("multiline",), "a text with a `format` has one line", on_key=True)
+            yield Fault(("multiline",), "text with a `format` has one line", on_key=True)
         told = [word for word in ("maxLength", "minLength", "pattern") if word in body]
         if not told or any(self.open(body[word]) for word in told):
             return
@@ -224,7 +224,7 @@ class _Field:
         if max(shortest, least_of) > min(bound, most_of) and not is_told:
             words = [word for word in ("minLength", "maxLength", "format", "pattern") if word in body]
             together = " and ".join(f"`{word}`" for word in words)
-            yield Fault((told[0],), f"no text fits {together}", "allow what somebody could answer")
+            yield Fault((told[0],), f"no text fits {together}", "allow at least one possible answer")
 
     # --- options -----------------------------------------------------------------------------------------
 
@@ -234,7 +234,7 @@ class _Field:
         if self.kind == "array":
             holder, prefix = self.body["items"], ("items",)
             if holder.get("enum") is None and holder.get("oneOf") is None:
-                yield Fault(prefix, "`enum` or `oneOf` is missing: what can be chosen")
+                yield Fault(prefix, "`enum` or `oneOf` is missing: list the options")
         else:
             chosen = any(self.body.get(word) is not None for word in ("enum", "oneOf"))
             for word in _NOT_OF_CHOICES if chosen else ():
@@ -242,7 +242,7 @@ class _Field:
                     yield Fault((word,), f"a choice takes no `{word}`", on_key=True)
         enum, one_of, names = (holder.get(word) for word in ("enum", "oneOf", "enumNames"))
         if enum is not None and one_of is not None:
-            yield Fault((*prefix, "oneOf"), "`enum` and `oneOf` exclude each other", "keep one of them", True)
+            yield Fault((*prefix, "oneOf"), "`enum` and `oneOf` cannot be used together", "keep one of them", True)
             return
         if names is not None and enum is None:
             yield Fault((*prefix, "enumNames"), "`enumNames` needs `enum`", on_key=True)
@@ -252,7 +252,7 @@ class _Field:
         fewest = self.body.get("minItems")
         if isinstance(fewest, int) and fewest > len(listed):
             yield Fault(
-                ("minItems",), f"{fewest} have to be chosen, and there are only {len(listed)} options"
+                ("minItems",), f"{fewest} must be chosen, but there are only {len(listed)} options"
             )
         if enum is None:
             path: Path = (*prefix, "oneOf")
@@ -288,7 +288,7 @@ class _Field:
         for index, value in enumerate(listed):
             words = str(nfc(value))
             if words in seen and not self.open(value):
-                yield Fault((*path, index), f"{words[:80]!r} stands here twice")
+                yield Fault((*path, index), f"{words[:80]!r} appears twice")
                 return
             seen.add(words)
 

@@ -24,7 +24,7 @@ def _seen(value: str) -> str:
 
 def _some(values: list[Any]) -> list[Any]:
     if not values:
-        raise ValueError("there is nothing to choose from: expected at least one option")
+        raise ValueError("expected at least one option")
     return values
 
 

@@ -170,9 +170,9 @@ def pattern_problem(pattern: Json) -> str | None:
         re.compile(pattern)
         tree = _parser.parse(pattern)
     except (re.error, RecursionError, OverflowError) as error:
-        return f"this is no regular expression: {error}"
+        return f"not a regular expression: {error}"
     if any(_splits(inner) for most, inner in _repeats(tree) if most > _MANY):
-        return "this pattern could take for ever on some texts: it repeats what repeats itself"
+        return "this pattern could run forever on some input: it repeats a group that already repeats"
     return None
 
 

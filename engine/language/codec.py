@@ -77,7 +77,7 @@ def read(data: bytes | str) -> Json:
 
 def _exact(digits: str) -> None:
     if not -_MAX_INTEGER <= int(digits[:40]) < 2 * _MAX_INTEGER:
-        raise Inexact(f"the number {digits[:40]} does not fit into 64 bits; as a text it would be exact")
+        raise Inexact(f"the number {digits[:40]} does not fit in 64 bits; as a text it would be exact")
 
 
 def decode_signed(data: bytes) -> Json:
@@ -169,7 +169,7 @@ def _has_nan(value: Json) -> bool:
 def _refuse_nan(value: Json, where: str) -> None:
     """Name the first NaN or infinity."""
     if isinstance(value, float) and not math.isfinite(value):
-        raise NotJson(f"{where} is {value}, which JSON cannot carry")
+        raise NotJson(f"{where} is {value}, which JSON cannot represent")
     if isinstance(value, dict):
         for key, item in value.items():
             _refuse_nan(item, f"{where}.{key}")

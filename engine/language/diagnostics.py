@@ -69,7 +69,7 @@ def suggest(name: str, known: Iterable[str], otherwise: str | None = None) -> st
         return f"did you mean `{close}`?"
     if otherwise is not None:
         return otherwise
-    return f"known here: {', '.join(names)}" if 0 < len(names) <= 20 else None
+    return f"expected one of: {', '.join(names)}" if 0 < len(names) <= 20 else None
 
 
 NULL, BOOLEAN, NUMBER, TEXT, LIST, MAPPING, MISSING = (1 << bit for bit in range(7))
@@ -184,7 +184,7 @@ def list_hint(name: str, text: str) -> str:
             if "{{" not in text
             else "a `script` with `$NAME`, and the value under `env`"
         )
-        return f"for pipes and the like write {shown}; `run` takes a list, and no shell reads it"
+        return f"for pipes and such write {shown}; `run` takes a list and uses no shell"
     if name != "run" and re.fullmatch(r"\s*\{\{[^{}]*\}\}\s*", text):
         return (
             f"for a list of one write [\"{text.strip()}\"]; of its lines or parts: `| lines`, `| split(',')`"

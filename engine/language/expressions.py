@@ -163,10 +163,10 @@ def compile_condition(raw: Json) -> Compiled:
         raise BadExpression(f"expected a condition in {{{{ }}}}, not {kind_of(raw)}")
     parts = split_text(raw)
     if not any(isinstance(part, Segment) for part in parts):
-        raise BadExpression("a condition stands in {{ }}", _as_condition(raw))
+        raise BadExpression("write a condition in {{ }}", _as_condition(raw))
     if only_expression(parts) is None:
         hint = "write {{ ... }} without the `$`" if "${{" in raw else _as_condition(raw)
-        raise BadExpression("a condition is one {{ }} with no text around it", hint)
+        raise BadExpression("a condition is a single {{ }} without text around it", hint)
     return _compiled(raw, How(condition=True))
 
 
@@ -321,11 +321,11 @@ def _located(segment: Segment, secrets: bool, condition: bool = False, exact: bo
             if not secrets:
                 raise BadExpression(
                     "a secret cannot be used here",
-                    "secrets may stand in `env` of shell and in url, query, headers and body of http only",
+                    "secrets are allowed only in `env` of shell and in url, query, headers and body of http",
                 )
             if expression.secret is None:
                 raise BadExpression(
-                    "a secret stands alone in its {{ }}: nothing can be computed with it",
+                    "a secret must be alone in its {{ }}: no expression can use its value",
                     "write {{ secrets.NAME }} and nothing else in the braces",
                 )
     except BadExpression as error:

@@ -178,7 +178,7 @@ def _parse(source: str, *, hints: bool = True) -> nodes.Expr:
     if len(source) > MAX_SOURCE:
         raise BadExpression(f"the expression is longer than {MAX_SOURCE} characters")
     if source.startswith(("-", "+")) or source.endswith(("-", "+")):
-        raise BadExpression("`{{-` and `-}}` are not known here", "write `{{ ` and ` }}` with a space")
+        raise BadExpression("`{{-` and `-}}` are not supported", "write `{{ ` and ` }}` with a space")
     try:
         parser = Parser(_ENVIRONMENT, source, state="variable")
         tree = parser.parse_expression()
@@ -260,7 +260,7 @@ def _syntax_hint(source: str) -> str | None:
     if better is not None:
         return f"write `{better}`"
     foreign = source.lstrip().startswith((".", "$", "#", "/"))
-    return "for braces that are plain text write {{ '{{' }} and {{ '}}' }}" if foreign else None
+    return "for literal braces write {{ '{{' }} and {{ '}}' }}" if foreign else None
 
 
 def _check_tree(tree: nodes.Node) -> None:
@@ -282,7 +282,7 @@ def _check_tree(tree: nodes.Node) -> None:
             if isinstance(node, nodes.Call):
                 _check_call(node)
             if getattr(node, "dyn_args", None) is not None or getattr(node, "dyn_kwargs", None) is not None:
-                raise BadExpression("`*` and `**` before an argument are not known here")
+                raise BadExpression("`*` and `**` before an argument are not supported")
             if isinstance(node, nodes.Const) and isinstance(node.value, str):
                 try:
                     node.value.encode()

@@ -34,7 +34,7 @@ def compiled(pattern: str) -> Any:
     except re2.error as error:
         why = error.args[0] if error.args else "it cannot be read"
         told = why.decode() if isinstance(why, bytes) else str(why)
-        raise BadPattern(f"{pattern[:60]!r} is no regular expression: {told}") from None
+        raise BadPattern(f"{pattern[:60]!r} is not a regular expression: {told}") from None
 
 
 def found(text: str, pattern: str) -> list[Json] | None:

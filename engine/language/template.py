@@ -24,7 +24,7 @@ from engine.language.errors import ExpressionError
 NO_PART = (
     "it is null, which cannot be a part of a text here; guard it with `if`, or with `default(..., true)`"
 )
-_LITERAL_HINT = "for braces that are plain text write {{ '{{' }}"
+_LITERAL_HINT = "for literal braces write {{ '{{' }}"
 _CLOSING = {"{": "}", "[": "]", "(": ")"}
 _STATEMENT = re.compile(
     r"\{%-?\s*(?:if|for|set|else|elif|end\w+|macro|raw|include|import|from|block|extends|call|filter|with)\b"

@@ -135,7 +135,7 @@ def parse_moment(text: str) -> str:
         raise ValueError(f"{text[:40]!r} is not a moment: write 2026-11-21T22:40:00Z") from None
     if moment.tzinfo is None:
         exact = text if "T" in text else f"{text[:10]}T09:00:00"
-        raise ValueError(f"{text} has no offset: write {exact}Z for UTC, or +01:00 behind it")
+        raise ValueError(f"{text} has no offset: write {exact}Z for UTC, or add an offset such as +01:00")
     if not 1970 < moment.year < 9999:
         raise ValueError(f"{text} is not a year that a flow waits for")
     return to_text(moment)

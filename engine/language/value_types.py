@@ -52,7 +52,7 @@ class _Plain:
             return self._spend(value, len(value))
         if kind is float:
             if not math.isfinite(value):
-                raise BadValue(f"the result is {value}, which JSON cannot carry")
+                raise BadValue(f"the result is {value}, which JSON cannot represent")
             return self._spend(value, 1)
         if kind is int:
             if not -(2**63) <= value < 2**64:

@@ -158,7 +158,7 @@ def seconds_since(moment: str, earlier: str) -> float:
 def written(moment: str, form: str, zone: str) -> str:
     """The moment as a calendar and a clock show it. Raises `ValueError`."""
     if not known_zone(zone):
-        raise ValueError(f"{zone!r} is no timezone: write one such as Europe/Berlin or UTC")
+        raise ValueError(f"{zone!r} is not a time zone: write one such as Europe/Berlin or UTC")
     if len(form) > MAX_FORMAT or any(
         each not in _DIRECTIVES or not each for each in _DIRECTIVE.findall(form)
     ):

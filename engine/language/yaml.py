@@ -155,7 +155,7 @@ def load_located(text: str, file: str, *, empty: bool = False) -> Located:
     if match:
         before = text[: match.start()]
         line, column = before.count("\n") + 1, match.start() - before.rfind("\n")
-        raise _error(file, line, column, f"the character U+{ord(match[0]):04X} cannot stand in a flow file")
+        raise _error(file, line, column, f"the character U+{ord(match[0]):04X} is not allowed in a flow file")
     size = len(text.encode())
     if size > MAX_BYTES:
         raise _error(file, 1, 1, _too_large(size))
@@ -209,11 +209,11 @@ class _Builder:
             if isinstance(event, yaml.DocumentStartEvent):
                 if event.tags or (event.version and tuple(event.version) != (1, 2)):
                     self._fail(
-                        event, "a flow file has no YAML directives", "remove the line that begins with %"
+                        event, "a flow file cannot have YAML directives", "remove the line that begins with %"
                     )
                 documents += 1
                 if documents > 1:
-                    self._fail(event, "a flow file has one document", "remove the `---` and what follows it")
+                    self._fail(event, "a flow file can have only one document", "remove the `---` and everything after it")
                 self.located.data = self._value(next(self.events), (), 1)
         if documents == 0:
             self.located.problems.append(
@@ -250,8 +250,8 @@ class _Builder:
         by_sign = {None: opens or cut, ",": True, ":": bool(self.flows), "\n": deeper}
         if not by_sign[found[1]]:
             return
-        message = f"a comment begins at `{found[2][:40].rstrip()}`, and nothing of it counts"
-        hint = "quote the text if it belongs to it; else put a space behind the #"
+        message = f"a comment begins at `{found[2][:40].rstrip()}` and is ignored"
+        hint = "quote the text if the # belongs to it; otherwise put a space after the #"
         self.located.doubts.append(Problem(self.located.file, line, column, message, hint))
 
     def _is_whole(self, value: Any) -> bool:
@@ -273,10 +273,10 @@ class _Builder:
         if isinstance(event, yaml.AliasEvent):
             self._fail(event, "aliases (`*name`) are not allowed", "write the value out")
         if event.anchor is not None:
-            self._fail(event, "anchors (`&name`) are not allowed", "write the value out where it is used")
+            self._fail(event, "anchors (`&name`) are not allowed", "repeat the value where it is used")
         if event.tag is not None:
             tag = event.tag.replace("tag:yaml.org,2002:", "!!", 1)[:60]
-            self._fail(event, f"tags (`{tag}`) are not allowed", "quote a text that begins with !")
+            self._fail(event, f"tags (`{tag}`) are not allowed", "quote text that begins with !")
         if isinstance(event, yaml.ScalarEvent):
             self.located.spans[path] = (start, _mark(event.end_mark))
             text: str = event.value
@@ -310,7 +310,7 @@ class _Builder:
             twice = key in result
             if twice:
                 first = self.located.keys[(*path, key)].line
-                self._note(event, f"the key `{key}` stands here twice", f"the first one is in line {first}")
+                self._note(event, f"the key `{key}` appears twice", f"the first one is on line {first}")
             else:
                 self.located.keys[(*path, key)] = _mark(event.start_mark)
             # The second value is read for its own problems, under a unique path.
@@ -324,7 +324,7 @@ class _Builder:
             self._refuse_bare_expression(event)
             if isinstance(event, yaml.AliasEvent):
                 self._fail(event, "aliases (`*name`) are not allowed", "write the value out")
-            self._fail(event, "a key must be text", "quote what begins with [ or {")
+            self._fail(event, "a key must be text", "quote a key that begins with [ or {")
         if event.anchor is not None or event.tag is not None:
             self._fail(event, "anchors and tags are not allowed")
         if event.value == "":
@@ -355,7 +355,7 @@ class _Builder:
         mark = self.located.keys.get(path, _mark(event.start_mark))
         found = _COMMENT.match(self.located.text, self.ended)
         if found is None:
-            self._note_at(mark, f"{name} has no value", "write one, or leave it out; null is written `null`")
+            self._note_at(mark, f"{name} has no value", "write a value, or leave it out; write null as `null`")
             return
         comment = found[1].rstrip()
         word = _WORD_CUT.match(comment) and '"' not in comment
@@ -368,9 +368,9 @@ class _Builder:
             return None
         value = _number(text)
         if value is None:
-            large = "the number does not fit into 64 bits"
-            odd = f"{text[:40]} is not a number that JSON can carry"
-            self._note(event, large if _INTEGER.fullmatch(text) else odd, "quote it to have it as text")
+            large = "the number does not fit in 64 bits"
+            odd = f"{text[:40]} is not a number that JSON can represent"
+            self._note(event, large if _INTEGER.fullmatch(text) else odd, "quote it to make it text")
         elif text != (str(value).lower() if isinstance(value, bool) else str(value)):
             self.located.written[path] = text
         return value
@@ -431,15 +431,15 @@ _SYNTAX: tuple[tuple[str, str, str | None], ...] = (
     (
         r"mapping values are not allowed",
         "unexpected `:`",
-        "quote a text that has `: ` in it; check the indentation of this line",
+        "quote text that contains `: `; check the indentation of this line",
     ),
     (r"character '\\t'|cannot start any token|found a tab", "unexpected character", None),
     (r"found unexpected end of stream|unexpected end of stream", "the quote is never closed", None),
-    (r"but got '\?'", "a text with `?` must be quoted here", "quote the text"),
+    (r"but got '\?'", "text that contains `?` must be quoted here", "quote the text"),
     (r"expected ',' or ']'|did not find expected ',' or '\]'", "the list is never closed", "check for a missing `]` or `,`"),
     (r"expected ',' or '}'|did not find expected ',' or '}'", "the mapping is never closed", "check for a missing `}` or `,`"),
-    (r"expected <block end>|did not find expected key", "unexpected indentation or text", "all keys of a mapping begin in one column"),
-    (r"did not find expected '-' indicator", "unexpected indentation or text", "all entries of a list begin with `-` in one column"),
+    (r"expected <block end>|did not find expected key", "unexpected indentation or text", "all keys of a mapping begin in the same column"),
+    (r"did not find expected '-' indicator", "unexpected indentation or text", "all entries of a list begin with `-` in the same column"),
     (r"could not find expected ':'|could not found expected ':'", "expected `:` after the key", "write `key: value`, with a space after the `:`"),
     (r"unknown escape character", "unknown escape in a double-quoted text", "write \\\\ for a backslash, or use single quotes"),
     (r"<document start>", "unexpected text after the end of the flow", "check the indentation of this line"),
@@ -467,7 +467,7 @@ def _syntax_error(located: Located, error: yaml.MarkedYAMLError, flows: list[int
     cut = located.doubts[-1] if located.doubts else None
     near = cut is not None and cut.line >= min([line - 1, *flows])
     if cut is not None and near and not _OF_CHARACTERS.search(f"{problem} {error.context}"):
-        return FlowError([*located.problems, cut._replace(hint="quote the text that has a # in it")])
+        return FlowError([*located.problems, cut._replace(hint="quote text that contains a #")])
     lines = located.text.split("\n")
     source = lines[line - 1] if line <= len(lines) else ""
     bare = _BARE.search(source) if message.endswith("is never closed") else None
@@ -478,7 +478,7 @@ def _syntax_error(located: Located, error: yaml.MarkedYAMLError, flows: list[int
         line, column = error.context_mark.line + 1, error.context_mark.column + 1
     elif "\t" in source[: max(column, len(source) - len(source.lstrip()))]:
         column = source.index("\t") + 1
-        message, hint = "a tab cannot indent", "use spaces"
+        message, hint = "indentation cannot use tabs", "use spaces"
     elif message == "unexpected character" and column <= len(source):
         message, hint = f"a value cannot begin with `{source[column - 1]}`", "quote the text"
     return FlowError([*located.problems, Problem(located.file, line, column, message, hint)])

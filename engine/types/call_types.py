@@ -175,7 +175,7 @@ class Calls:
             for keyword in node.kwargs:
                 path = keyword.value.value if isinstance(keyword.value, nodes.Const) else None
                 known = self._field_of_items(node, item, path) if isinstance(path, str) else ANY
-                fields[str(keyword.key)] = known.without(MISSING).or_null("an item may have nothing there")
+                fields[str(keyword.key)] = known.without(MISSING).or_null("an item may have no value there")
             return list_of(mapping_of(fields))
         if node.name in ("match", "replace"):
             self._pattern(node)
@@ -202,7 +202,7 @@ class Calls:
             if item.unknown or name.isdigit():
                 return ANY
             if item.nullable and not lenient:
-                message = f"an item's way to `{attribute}` may end before `{name}`: there may be null"
+                message = f"the path `{attribute}` may end before `{name}` for an item: a value may be null"
                 return self._inference.report(node, message, _HINT_ITEMS, attribute)
             item = item.without(NULL)
             if item.fields is None:
@@ -266,7 +266,7 @@ def _misbound(error: str, signature: Signature) -> str:
         next(iter(re.findall("'(.*)'", error)), ""),
     )
     if given and not most:
-        return "takes arguments with a name alone"
+        return "takes only named arguments"
     if "missing" in error:
         return f"needs `{name}`"
     if "unexpected" in error and most:

@@ -250,8 +250,8 @@ class Inference:
         self.of(node.test, facts)
         first = self.of(node.expr1, facts | when_true(node.test))
         if node.expr2 is None and not excused:
-            message = f"{told(node)} gives nothing where the condition is false"
-            return self.report(node, message, "write `else` behind it, and what it is then")
+            message = f"{told(node)} gives nothing when the condition is false"
+            return self.report(node, message, "add `else` and the value for that case")
         if node.expr2 is None:
             return either(first, UNDEFINED)
         return either(first, self.of(node.expr2, facts | when_false(node.test)))
@@ -275,7 +275,7 @@ class Inference:
             )
             if known.moment and not found.moment and found.kinds & TEXT and not written:
                 message = (
-                    f"{told(other)} is compared with a moment letter by letter, and may have another offset"
+                    f"{told(other)} is compared with a moment as text, and may have another offset"
                 )
                 source = source_of(other)
                 hint = f"make a moment of it: `{source or '...'} | moment`"
@@ -299,7 +299,7 @@ class Inference:
             return
         if not kinds:
             hint = _conversion(a, b)
-            self.report(node, f"{_pair(left, right)}: the one is never equal to the other", hint)
+            self.report(node, f"{_pair(left, right)}: the two are never equal", hint)
         elif isinstance(left[0], nodes.Const) and isinstance(right[0], nodes.Const):
             return
         elif (
@@ -330,11 +330,11 @@ class Inference:
         a, b = left[1], right[1]
         if b.unknown:
             return
-        b = self.present(right[0], b, "nothing is `in` null")
+        b = self.present(right[0], b, "`in` cannot search null")
         if not b.kinds & (LIST | TEXT | MAPPING | MISSING):
             self.report(
                 node,
-                f"{told(right[0])} is {words(b)}, and nothing is `in` it",
+                f"{told(right[0])} is {words(b)}, and `in` cannot search it",
                 "`in` takes a list, text or a mapping",
             )
         elif b.kinds == TEXT and not a.unknown and not a.kinds & TEXT:
@@ -356,7 +356,7 @@ class Inference:
                 and not a.kinds & b.items.kinds
             ):
                 self.report(
-                    node, f"{_pair(left, inner)} in the list: it is never in it", _conversion(a, b.items)
+                    node, f"{_pair(left, inner)} in the list: it is never found", _conversion(a, b.items)
                 )
             elif a.values is not None and b.items.values is not None and isinstance(left[0], nodes.Getattr):
                 # A part of the list is possible: the rest may be a mistake, or meant for another release.
@@ -365,7 +365,7 @@ class Inference:
 
     def _order(self, node: nodes.Node, left: Side, right: Side) -> None:
         sides = [
-            (each, self.present(each, found, "null is neither more nor less"))
+            (each, self.present(each, found, "null cannot be compared"))
             for each, found in (left, right)
         ]
         (_, a), (_, b) = sides
@@ -373,7 +373,7 @@ class Inference:
             return
         if not a.kinds & b.kinds & (NUMBER | TEXT | LIST):
             message = f"{_pair(left, right)}: they cannot be compared"
-            self.report(node, message, _conversion(a, b) or "only numbers, or texts, are more or less")
+            self.report(node, message, _conversion(a, b) or "only numbers, or texts, can be compared")
 
     def _sign(self, node: nodes.UnaryExpr, facts: Facts) -> Type:
         found = self.present(node.node, self.of(node.node, facts), f"`{node.operator}` takes no null")
@@ -462,7 +462,7 @@ def _guard(node: nodes.Getattr | nodes.Getitem) -> str:
     path = static_path(node.node)
     if path is not None and len(path) == 2 and path[0] in ("nodes", "errors"):
         status = "completed" if path[0] == "nodes" else "failed"
-        return f"guard it: `if: \"{{{{ status.{path[1]} == '{status}' }}}}\"`, or `default(...)` behind it"
+        return f"guard it: `if: \"{{{{ status.{path[1]} == '{status}' }}}}\"`, or add `default(...)`"
     return _HINT_GUARD
 
 

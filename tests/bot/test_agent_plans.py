@@ -185,7 +185,7 @@ def test_a_terminal_shows_a_plan_in_lines() -> None:
 def test_nobody_decides_about_a_plan() -> None:
     """A rule for it is a mistake in the flow; a tool of the flow's own that has its name is decided like any other."""
     ruled = PLANS + "      approvals: {plan: [approve, reject]}\n"
-    with pytest.raises(FlowError, match="a plan only tells what the model does"):
+    with pytest.raises(FlowError, match="a plan only shows what the model does; there is nothing to approve"):
         load_flow("flow: f\n" + ruled, "f.yml")
     own = "tools:\n  plan: {description: Makes a plan, type: set, with: {a: 1}}\n"
     assert load_flow("flow: f\n" + own + ruled, "f.yml")

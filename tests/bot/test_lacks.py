@@ -53,7 +53,7 @@ def test_all_that_is_missing_is_named(tmp_path: Path) -> None:
     assert [text.split(":")[0] for text in told[:-3]] == [f"secret {name} is not set" for name in secrets]
     assert told[-3:-1] == [
         "MCP server grafana: secret MCP is not set: set SAYSO_SECRET_MCP",
-        f"MCP server none: there is no MCP server none in {tmp_path}/mcp.json (known here: grafana)",
+        f"MCP server none: there is no MCP server none in {tmp_path}/mcp.json (expected one of: grafana)",
     ]
     assert "ANTHROPIC_API_KEY" in told[-1]
 

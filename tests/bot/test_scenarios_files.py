@@ -76,7 +76,7 @@ def test_a_wrong_part_is_told_with_its_place(tmp_path: Path, part: str, said: st
         ("ana: 3", "8: expected what this person does, not the number 3\n  hint: quote it"),
         ("ana: {form: x}", "15: expected fields and their values, not the text 'x'"),
         ("ana: {files: [a]}", "16: expected names of files and what is in them, not a list"),
-        ("ana: {files: {../a: x}}", "17: `../a` is no name of a file"),
+        ("ana: {files: {../a: x}}", "17: `../a` is not a valid file name"),
         ("ana: {files: {a: 3}}", "20: expected text, not the number 3"),
         ("ana: {approve: 1}", "18: expected a reason, or nothing, not the number 1"),
         ("ana: {reply: ''}", "16: expected text, not the text ''"),

@@ -68,7 +68,7 @@ CHANGES = {
             '  - id: build\n    type: shell\n    with: {run: [echo, "{{ inputs.version }}"]}',
             "  - {id: build, type: noop}",
         ),
-        "build would be a step of the type noop in place of shell",
+        "build would be a step of type noop instead of shell",
         [],
     ),
     "a condition that was false": (
@@ -88,7 +88,7 @@ CHANGES = {
     ),
     "an approval that is gone": (
         (DEPLOY[DEPLOY.index("    type: approval") : DEPLOY.index("  - id: ship")], "    type: noop\n"),
-        "gate would be a step of the type noop in place of approval",
+        "gate would be a step of type noop instead of approval",
         ["the approval gate would be gone"],
     ),
     "another way after a failure": (

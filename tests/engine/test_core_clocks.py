@@ -281,7 +281,7 @@ edges: [{from: a, to: q}, {from: q, to: b}]
     [
         ("timeout: 1h, on_timeout: 'goto:nowhere'", "there is no node `nowhere` in this list"),
         ("timeout: 1h, on_timeout: aprove", "expected fail, default or goto:<id>"),
-        ('timeout: 1h, on_timeout: "{{ inputs.x }}"', "`on_timeout` is not evaluated"),
+        ('timeout: 1h, on_timeout: "{{ inputs.x }}"', "`on_timeout` cannot contain expressions"),
         ("remind_every: 10s", "a minute or more"),
         ("escalate: [{after: 15m, to: [nobody]}]", "names nobody"),
         ("escalate: [{after: 15m, to: ['dm:@sre']}]", "names no one person"),
@@ -292,7 +292,7 @@ edges: [{from: a, to: q}, {from: q, to: b}]
         ("timeout: 1h, hours: {timezone: Mars/Olympus}", "is no timezone"),
         ("timeout: 1h, hours: {timezone: UTC, from: '9:00'}", "no time of day"),
         ("timeout: 1h, hours: {timezone: UTC, days: [monday]}", "expected mon, tue"),
-        ("timeout: 1h, hours: {timezone: UTC, from: '09:00', to: '09:00'}", "it ends when it begins"),
+        ("timeout: 1h, hours: {timezone: UTC, from: '09:00', to: '09:00'}", "it ends at its start"),
     ],
 )
 def test_clocks_that_cannot_be_meant_do_not_load(extra: str, told: str) -> None:

@@ -358,7 +358,7 @@ def test_a_new_text_of_the_flow_covers_what_was_shown() -> None:
         ({}, {"with": {"run": ["{{ status.gate }}"]}}, "what `gate` will say is not known"),
         ({}, {"with": {"run": ["{{ messages | length }}"]}}, "`messages` can change between"),
         ({"editable": ["nothing"]}, {}, "the form has no field `nothing`"),
-        ({"form": None}, {}, "`editable` names fields of `form`, and there is none"),
+        ({"form": None}, {}, "`editable` needs a `form`"),
     ],
 )
 def test_what_cannot_be_shown_beforehand_does_not_load(

@@ -176,7 +176,7 @@ def test_text_never_votes() -> None:
         ),
         ({"required": 0, "approvers": ["UBEA"]}, "expected at least 1"),
         ({"veto": "all", "approvers": ["UBEA"]}, "expected any or majority"),
-        ({"valid_for": "1h", "approvers": ["UBEA"]}, "`valid_for` counts only with `covers`"),
+        ({"valid_for": "1h", "approvers": ["UBEA"]}, "`valid_for` only applies with `covers`"),
     ],
 )
 def test_a_quorum_that_cannot_be_reached_does_not_load(config: dict[str, Any], message: str) -> None:

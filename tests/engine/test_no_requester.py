@@ -77,7 +77,7 @@ def test_a_question_for_others_too_is_theirs(kind: str, config: dict[str, Any], 
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        ({"approvers": "{{ ['a@x.com', 'A@x.com'] }}", "required": 2}, "only one person is listed who may"),
+        ({"approvers": "{{ ['a@x.com', 'A@x.com'] }}", "required": 2}, "only one person is listed"),
         ({"approvers": ["U0ANA"], "exclude_requester": True}, "one person has to approve, and none of"),
         ({"approvers": ["ana@X.com"], "exclude_requester": True}, "one person has to approve, and none of"),
     ],

@@ -120,7 +120,7 @@ def test_a_rejection_inside_ends_what_is_around_it() -> None:
     [
         ("fail", "expected stop, continue or goto:<id>"),
         ("goto:nowhere", "there is no node `nowhere` in this list"),
-        ("{{ 'stop' }}", "`on_reject` is not evaluated"),
+        ("{{ 'stop' }}", "`on_reject` cannot contain expressions"),
     ],
 )
 def test_what_on_reject_cannot_be(value: str, told: str) -> None:

@@ -216,13 +216,13 @@ def test_finally_calls_only_flows_that_ask_nobody(tmp_path: Path) -> None:
     write(tmp_path, middle=MIDDLE, leaf=LEAF, f=text)
     assert load_flow_file(tmp_path / "f.yml").finally_list == "finally"
     write(tmp_path, leaf=asking)
-    with pytest.raises(FlowError, match="`finally` asks nobody, and the flow `middle` does"):
+    with pytest.raises(FlowError, match="`finally` cannot ask people, and the flow `middle` does"):
         load_flow_file(tmp_path / "f.yml")
 
 
 def test_a_flow_with_a_lock_is_not_called(tmp_path: Path) -> None:
     """Its lock would not be taken there, which is worse than none; started by itself it may have one."""
     write(tmp_path, **{**TEXTS, "leaf": LEAF.replace("nodes:", "lock: one\nnodes:")})
-    with pytest.raises(FlowError, match="`leaf` has a `lock`, which is not taken where it is called"):
+    with pytest.raises(FlowError, match="`leaf` has a `lock`, which a call does not take"):
         load_flow_file(tmp_path / "outer.yml")
     assert load_flow_file(tmp_path / "leaf.yml").lock is not None

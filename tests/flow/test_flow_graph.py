@@ -125,7 +125,7 @@ def test_a_long_circle_is_printed_with_its_middle_left_out() -> None:
     nodes = "".join(f"  - {{id: n{number}, type: noop}}\n" for number in range(100))
     edges = "".join(f"  - {{from: n{number}, to: n{(number + 1) % 100}}}\n" for number in range(100))
     (found,) = problems(f"flow: f\nnodes:\n{nodes}edges:\n{edges}")
-    assert found.startswith("203:5: the edges go in a circle: `n0 → n1 → ")
+    assert found.startswith("203:5: the edges form a cycle: `n0 → n1 → ")
     assert "→ ... →" in found
     assert found.endswith("→ n99 → n0`")
     assert len(found) < 200

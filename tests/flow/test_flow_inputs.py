@@ -91,7 +91,7 @@ def test_all_that_is_wrong_is_said_at_once_with_suggestions() -> None:
         coerce_inputs(FLOW, {"cuont": "1", "sure": "perhaps", "xyz": ""})
     lines = str(caught.value).splitlines()
     assert lines[0] == "unknown input `cuont` (did you mean `count`?)"
-    assert lines[1].startswith("unknown input `xyz` (known here: count,")
+    assert lines[1].startswith("unknown input `xyz` (expected one of: count,")
     assert lines[2] == "input `sure`: expected true or false, not the text 'perhaps'"
 
 

@@ -300,4 +300,4 @@ def test_a_flood_of_problems_is_cut_and_says_so() -> None:
     found = problems("flow: f\nnodes:\n" + nodes)
     assert len(found) == 101
     assert found[0] == "3:39: there is no node `m0`"
-    assert found[-1].endswith("there are more problems than are listed here")
+    assert found[-1].endswith("there are more problems than listed here")

@@ -156,7 +156,7 @@ WRONG: list[tuple[str, dict[str, Json], str]] = [
     (
         "ask",
         {"message": "a", "timeout": "0s"},
-        "timeout: expected a duration of more than nothing, such as 30m",
+        "timeout: expected a duration longer than zero, such as 30m",
     ),
     ("ask", {"message": "a", "own_words": True}, "`own_words` stands beside `choices`"),
     ("ask", {"message": "a", "who": ["ben"]}, "who[0]: the text 'ben' names nobody"),
@@ -169,7 +169,7 @@ WRONG: list[tuple[str, dict[str, Json], str]] = [
     (
         "approval",
         {"message": "a", "approvers": ["@sre"], "approve_label": "Reject"},
-        "both buttons say the same",
+        "both buttons have the same label",
     ),
     ("shell", {"run": [None]}, "run[0]: expected text, not nothing (null)"),
     ("shell", {"run": [["a"]]}, "run[0]: expected text, not a list"),
@@ -177,16 +177,16 @@ WRONG: list[tuple[str, dict[str, Json], str]] = [
     ("shell", {"run": ["a"], "ok_codes": ["0"]}, "ok_codes[0]: expected a whole number, not the text '0'"),
     ("shell", {"run": ["a"], "max_output": 0}, "max_output: expected a size from 1B to 16MiB, not 0"),
     ("shell", {"run": ["a"], "env": {"A": None}}, "env.A: expected text, not nothing (null)"),
-    ("shell", {"script": "#!bash\nls"}, "script: the first line names no program that can run it"),
-    ("shell", {"script": "#!\nls"}, "script: the first line names no program that can run it"),
+    ("shell", {"script": "#!bash\nls"}, "script: the first line does not name a program that can run it"),
+    ("shell", {"script": "#!\nls"}, "script: the first line does not name a program that can run it"),
     ("http", {"url": "ftp://a"}, "url: expected an address that begins with http"),
     ("http", {"url": "http://a", "query": {"a": {"b": 1}}}, "query.a: expected text, not a mapping"),
     ("http", {"url": "http://a", "ok_status": [99]}, "ok_status[0]: expected at least 100, not 99"),
     ("wait", {"for": 5}, "for: 5 has no unit: write 5s, 5m, 5h or 5d"),
-    ("wait", {"for": "1m", "until": "2026-12-01T08:00:00Z"}, "`for` and `until` exclude each other"),
+    ("wait", {"for": "1m", "until": "2026-12-01T08:00:00Z"}, "`for` and `until` cannot be used together"),
     ("wait", {}, "`for` or `until` is missing"),
     ("noop", {"a": 1}, "a: unknown field `a`"),
-    ("set", {"A b": 1}, "'A b' is no name for a value"),
+    ("set", {"A b": 1}, "'A b' is not a valid name for a value"),
 ]
 
 
@@ -237,7 +237,7 @@ def test_an_expression_may_stand_for_any_value(kind: str, with_: dict[str, Json]
         ({"run": "{{ inputs.a }}", "runn": 1}, "unknown field `runn`"),
         ({"run": ["a"], "ok_codes": ["{{ inputs.a }}", -1]}, "expected at least 0"),
         ({"script": "{{ inputs.a }}"}, "a script has no `{{ }}`"),
-        ({"run": "{{ inputs.a }}", "script": "a"}, "exclude each other"),
+        ({"run": "{{ inputs.a }}", "script": "a"}, "cannot be used together"),
     ],
 )
 def test_the_rest_is_checked_although_there_are_expressions(with_: dict[str, Json], words: str) -> None:

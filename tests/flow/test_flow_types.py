@@ -533,7 +533,7 @@ ITEMS = """
         ("nodes.h.words | select('gt')", "the test `gt` needs `right`"),
         ("nodes.h.words | select('matching', '(')", "no regular expression"),
         ("nodes.h.words | sort(reversed=true)", "the filter `sort` has no argument `reversed`"),
-        ("nodes.h.n | project('a')", "takes arguments with a name alone"),
+        ("nodes.h.n | project('a')", "takes only named arguments"),
         ("inputs.a | truncate('x')", "the filter `truncate`: `length` is 'x', and takes a number"),
         ("inputs.a | truncate(inputs.a)", "the filter `truncate`: `length` is text, and takes a number"),
         ("inputs.a | split(separator=1)", "`separator` is 1"),

@@ -47,7 +47,7 @@ def test_a_rejection_that_does_not_go_on_warns_of_nothing(on_reject: str) -> Non
 def test_a_sign_of_the_shell_is_only_an_argument(words: list[str], sign: str) -> None:
     """`run` starts one program; who writes a pipe there is told of `script`."""
     [problem] = warnings(flow_of(json.dumps({"flow": "f", "nodes": [step(**{"with": {"run": words}})]})))
-    assert problem.message == f"`run` of `apply` takes {sign} as an argument: no shell reads it"
+    assert problem.message == f"`run` of `apply` takes {sign} as an argument: no shell interprets it"
     assert "`script`" in (problem.hint or "")
 
 
@@ -102,7 +102,7 @@ def test_a_called_flow_with_effects_is_named_at_its_call() -> None:
     flow = load_flow(
         json.dumps({"flow": "demo", "nodes": [gate(), call]}), "f.yml", flows={"inner": called}.get
     )
-    assert [problem.message for problem in warnings(flow)] == ["`call` runs after a rejection of `gate` too"]
+    assert [problem.message for problem in warnings(flow)] == ["`call` also runs after `gate` was rejected"]
 
 
 @pytest.mark.parametrize(

@@ -386,7 +386,7 @@ def test_null_in_a_text_that_is_handed_on_is_a_doubt(kind: str, given: dict[str,
     "text", ["{{ 'x' if inputs.n > 3 }}", "a {{ 'x' if inputs.n > 3 }}", "{{ ('x' if inputs.n > 3) ~ 'y' }}"]
 )
 def test_an_if_without_else_is_refused(text: str) -> None:
-    """It gives nothing where the condition is false, which would end a run."""
+    """It gives nothing when the condition is false, which would end a run."""
     assert "write `else` behind it" in said(node("message", text=text))
 
 

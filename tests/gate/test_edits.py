@@ -90,7 +90,7 @@ def test_one_change_leaves_the_rest_and_can_be_taken_back() -> None:
         ({"files": "[1,"}, "`files`: this is not JSON"),
         ({"files": '{"a": 1}'}, "`files` keeps its type. Write JSON, such as [1, 2]"),
         ({"options": "[1]"}, '`options` keeps its type. Write JSON, such as {"limit": 10}'),
-        ({"options": '{"n": 123456789012345678901234}'}, "does not fit into 64 bits"),
+        ({"options": '{"n": 123456789012345678901234}'}, "does not fit in 64 bits"),
         ({"options": " "}, "Please fill this in"),
         ({"command": "\n"}, "Please fill this in"),
         ({"count": "many"}, "whole number"),

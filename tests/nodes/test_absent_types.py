@@ -117,7 +117,7 @@ nodes:
     ("release", "reason"),
     [
         ("import not_there", "of the package pager cannot be used: ModuleNotFoundError"),
-        (MODULE.replace("who: str", "whom: str"), "of the package pager does not take this any more: "),
+        (MODULE.replace("who: str", "whom: str"), "of the package pager no longer takes this: "),
     ],
 )
 def test_a_broken_or_changed_package_counts_as_gone(package: Package, release: str, reason: str) -> None:

@@ -234,7 +234,7 @@ async def test_an_integer_that_64_bits_cannot_hold_fails_the_node(context: Conte
     async with serve(answering(text=body, content_type="application/json")) as seen:
         failed = failure(await http({"url": seen.url}, context.build()))
     assert (failed.type, failed.details["json"], failed.details["body"]) == ("inexact", None, body)
-    assert "18446744073709551616 does not fit into 64 bits" in failed.message
+    assert "18446744073709551616 does not fit in 64 bits" in failed.message
 
 
 async def test_json_is_parsed_where_the_content_type_says_so(context: Context) -> None:

@@ -157,14 +157,14 @@ def begin_turn(step: Step, scope: str, key: str) -> None:
 
 
 def _at_cap(step: Step, owner: str, cap: budget.Cap) -> None:
-    """Ask people whether the agent may go on; `finally` asks nobody."""
+    """Ask people whether the agent may go on; `finally` cannot ask people."""
     node = step.node(owner)
     if not in_finally(owner):
         outcomes.withdraw_outage(step, owner, "it is at a cap")
         step.ask(owner, budget.cap_prompt(node, cap))
         return
     used = f"{cap.used} of {cap.cap} are used" if cap.used else f"{cap.cap} are left"
-    message = f"node {node.id}: {used}, the next call may use up to {cap.next_}, and `finally` asks nobody"
+    message = f"node {node.id}: {used}, the next call may use up to {cap.next_}, and `finally` cannot ask people"
     step.fail(owner, {"type": "budget", "message": message})
 
 

@@ -65,7 +65,7 @@ def _agent(with_: Mapping[str, Any], around: AgentContext) -> Iterator[Fault]:
     if memory != "off":
         known["remember"] = Entry("remember")
     if memory == "approve" and not around.asks:
-        yield Fault(("memory",), "`finally` asks nobody", "write `auto`, or leave it out", on_key=True)
+        yield Fault(("memory",), "`finally` cannot ask people", "write `auto`, or leave it out", on_key=True)
     if as_mapping(with_.get("memory")).get("scope") == "flow":
         yield from _named_approvers(memory, as_mapping(with_.get("approvals")))
     for index, item in enumerate(as_list(with_.get("tools"))):
@@ -77,9 +77,9 @@ def _agent(with_: Mapping[str, Any], around: AgentContext) -> Iterator[Fault]:
             yield from _context(name, ("context", index), around.scope)
     for field in ("output", "context", "memory"):
         for path in _expressions_in(with_.get(field)) if not has_expression(with_.get(field)) else ():
-            yield Fault((field, *path), f"`{field}` is not evaluated", "write it out")
+            yield Fault((field, *path), f"`{field}` cannot contain expressions", "write it out")
     if with_.get("approvals") and not around.asks:
-        yield Fault(("approvals",), "`finally` asks nobody", "leave out the tools that need it", on_key=True)
+        yield Fault(("approvals",), "`finally` cannot ask people", "leave out the tools that need it", on_key=True)
 
 
 def _named_approvers(memory: Json, approvals: Mapping[str, Any]) -> Iterator[Fault]:
@@ -91,7 +91,7 @@ def _named_approvers(memory: Json, approvals: Mapping[str, Any]) -> Iterator[Fau
     if missing or not all(names and names.isdisjoint(("channel", "requester")) for names in named):
         yield Fault(
             ("memory",),
-            "notes with `scope: flow` are read in other channels too, so the flow has to name who approves them",
+            "notes with `scope: flow` are read in other channels too, so the flow must name their approvers",
             'write `approvals: {remember: {approvers: ["@sre"]}}`, without `channel` and `requester`',
             on_key=True,
         )
@@ -112,12 +112,12 @@ def _context(name: str, path: Path, scope: Scope) -> Iterator[Fault]:
     if not NAME.fullmatch(name):
         return
     if name == scope.current:
-        yield Fault(path, f"`{name}` is this agent itself", "its own conversation it knows anyway")
+        yield Fault(path, f"`{name}` is this agent itself", "an agent already knows its own conversation")
     elif scope.find(name) is None:
         known = [each for each in scope.visible() if scope.places[each].talks]
         yield Fault(path, f"no agent `{name[:80]}` comes before this one", suggest(name, known))
     elif not scope.places[name].talks:
-        yield Fault(path, f"`{name}` is no agent", "only agents have conversations")
+        yield Fault(path, f"`{name}` is not an agent", "only agents have conversations")
 
 
 # --- the tools of an agent -------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def _builtin(entry: Entry, around: AgentContext) -> Iterator[Fault]:
     kind = cast(ToolKind, entry.name)
     model = TOOLS[kind]
     if kind in ASKS_PEOPLE and not around.asks:
-        yield Fault((), "`finally` asks nobody, and this tool does", "leave it out")
+        yield Fault((), "`finally` cannot ask people, and this tool does", "leave it out")
     if entry.settings is None:
         for name, needed in model.model_fields.items():
             if needed.is_required():
@@ -187,7 +187,7 @@ def _settings(
                 yield from faults_under(("input",), check_input(key, entry))
         else:
             for path in _expressions_in(value):
-                yield Fault((name, *path), f"`{name}` is not evaluated", "write it out")
+                yield Fault((name, *path), f"`{name}` cannot contain expressions", "write it out")
 
 
 def _shape(model: type[BaseModel], raw: Any) -> list[tuple[Fault, Any]]:
@@ -209,13 +209,13 @@ def _names(entry: Entry, known: dict[str, Entry]) -> Iterator[Fault]:
         if has_expression(name):
             continue
         if not TOOL_NAME.fullmatch(name):
-            yield Fault(path, f"{name[:80]!r} is no name for a tool", "use letters, digits, _ and -")
+            yield Fault(path, f"{name[:80]!r} is not a valid tool name", "use letters, digits, _ and -")
         elif len(name) > MAX_NAME:
             yield Fault(path, f"`{name[:80]}` is longer than {MAX_NAME} characters", "give it a shorter name")
         elif name in known:
             can = "name" in TOOLS[cast(ToolKind, entry.name)].model_fields if entry.name in TOOLS else False
-            hint = "give this one another `name`" if can else "leave it out here"
-            yield Fault(path, f"the agent has a tool `{name}` already", hint)
+            hint = "set another `name` for this one" if can else "leave it out here"
+            yield Fault(path, f"the agent already has a tool `{name}`", hint)
         known.setdefault(name, entry)
 
 
@@ -227,14 +227,14 @@ def _approvals(name: str, written: Any, known: Mapping[str, Entry], around: Agen
     if name in known and known[name].name in UNDECIDED - around.tools.keys():
         asks = known[name].name in ASKS_PEOPLE
         why = (
-            "whom the model asks decides nothing by that" if asks else "a plan only tells what the model does"
+            "a question from the model is not a tool call that people approve" if asks else "a plan only shows what the model does; there is nothing to approve"
         )
         yield Fault((name,), why, "leave it out", on_key=True)
     if name != ANY and name not in known:
         hint = suggest(name, known, None if known else "it has no tools")
         yield Fault((name,), f"the agent has no tool `{name[:80]}`", hint, on_key=True)
     if not isinstance(written, list | dict):
-        message = f"expected a list of verdicts, or a mapping with `when`, `verdicts` and so on, not {kind_of(written)}"
+        message = f"expected a list of verdicts, or a mapping with `when`, `verdicts` and others, not {kind_of(written)}"
         yield Fault((name,), message, "write [approve, reject]")
         return
     listed = isinstance(written, list)
@@ -255,7 +255,7 @@ def _rule(rule: Mapping[str, Any], path: Path, entry: Entry | None, around: Agen
         yield from check_condition(rule["when"], (*path, "when"), around.scope.knowing(variables))
     for name, value in rule.items():
         for place in _expressions_in(value) if name != "when" else ():
-            yield Fault((*path, name, *place), f"`{name}` is not evaluated", "write it out")
+            yield Fault((*path, name, *place), f"`{name}` cannot contain expressions", "write it out")
 
 
 def _input_type(entry: Entry | None, tools: Mapping[str, Any]) -> Type:
@@ -282,8 +282,8 @@ def check_tools(tools: Mapping[str, Any]) -> Iterator[Fault]:
     """Yield faults in the tools of a file, wherever they are used. Paths begin at their names."""
     for name, tool in tools.items():
         if name in TOOLS.keys() - LATER:
-            message = f"`{name}` is a tool that every agent can have"
-            yield Fault((name,), message, "give this one another name", on_key=True)
+            message = f"`{name}` is a built-in tool"
+            yield Fault((name,), message, "choose another name", on_key=True)
         elif not NAME.fullmatch(name) or len(name) > MAX_NAME:
             yield Fault((name,), f"{name[:80]!r} is no name for a tool", name_hint(name, "_"), on_key=True)
         yield from faults_under((name,), _tool(as_mapping(tool)))
@@ -300,14 +300,14 @@ def _tool(tool: Mapping[str, Any]) -> Iterator[Fault]:
         yield _no_tool_type(kind, spec)
         return
     if tool.get("description") is None and not spec.calls:
-        yield Fault((), "`description` is missing", "it is all that the model knows of the tool")
+        yield Fault((), "`description` is missing", "the model chooses the tool by its description")
     if tool.get("timeout") is not None and spec.mode == "pure":
         yield Fault(("timeout",), f"a node of type `{kind}` takes no `timeout`", on_key=True)
     if spec.calls:
         if tool.get("input") is not None:
-            yield Fault(("input",), "a flow takes its inputs", "leave it out", on_key=True)
+            yield Fault(("input",), "a flow defines its own inputs", "leave it out", on_key=True)
         if as_mapping(tool.get("with")).get("inputs") is not None:
-            hint = "leave it out; the flow's `inputs` say what there is"
+            hint = "leave it out; the flow's `inputs` define them"
             yield Fault(("with", "inputs"), "the model gives the inputs of a flow", hint, on_key=True)
     with_ = tool.get("with")
     if with_ is None or isinstance(with_, dict):
@@ -324,7 +324,7 @@ def _no_tool_type(kind: str, spec: NodeSpec | None) -> Fault:
     hint = f"a tool is one of {', '.join(usable)}"
     if spec.mode == "prompt":
         hint = "`ask_human` asks people, and `approvals` of an agent say who approves its calls"
-    return Fault(("type",), f"a node of type `{kind}` is no tool", hint)
+    return Fault(("type",), f"a node of type `{kind}` cannot be a tool", hint)
 
 
 def check_used_tools(node: Mapping[str, Any], tools: Mapping[str, Any], scope: Scope) -> Iterator[Fault]:

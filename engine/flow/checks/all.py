@@ -78,9 +78,9 @@ def _follow_ups(data: Mapping[str, Any]) -> Iterator[Fault]:
         path: Path = ("nodes", index, "with", "follow_up")
         leads_on = any(as_mapping(edge).get("from") == node.get("id") for edge in edges)
         if leads_on or (not edges and index < len(nodes) - 1):
-            yield Fault(path, "what comes after this agent would wait for as long", "put the agent last")
+            yield Fault(path, "the nodes after this agent would wait that long", "put the agent last")
         if data.get("lock") is not None:
-            yield Fault(path, "the flow's `lock` would be held for as long", "leave one of the two out")
+            yield Fault(path, "the flow's `lock` would be held that long", "remove one of the two")
 
 
 def _documents(inputs: Mapping[str, Any]) -> dict[str, InputDoc]:
@@ -110,7 +110,7 @@ def _of_list(flow: Flow, nodes: NodeList) -> Iterator[Problem]:
     for gate in nodes.nodes:
         if gate.spec.mode == "prompt" and gate.config.get("on_reject") == "continue":
             for node in _Later(flow, gate).steps():
-                message = f"`{node.id}` runs after a rejection of `{gate.id}` too"
+                message = f"`{node.id}` also runs after `{gate.id}` was rejected"
                 hint = f"leave out `on_reject: continue`, or write `if: \"{{{{ nodes.{gate.id}.decision == 'approve' }}}}\"`"
                 yield Problem(flow.file, node.line, 1, message, hint)
     for node in nodes.nodes:
@@ -119,8 +119,8 @@ def _of_list(flow: Flow, nodes: NodeList) -> Iterator[Problem]:
     yield from _unreachable(flow, nodes)
     for edge in nodes.edges:
         if edge.type == "loop" and edge.when is None and edge.on_limit == "fail":
-            message = f"the loop edge `{edge.from_} → {edge.to}` has no `when`: it always reaches its limit, and fails there"
-            hint = "write `when`, or `on_limit: continue` for a number of rounds that is fixed"
+            message = f"the loop edge `{edge.from_} → {edge.to}` has no `when`: it always runs to its limit and fails there"
+            hint = "write `when`, or `on_limit: continue` for a fixed number of rounds"
             yield Problem(flow.file, nodes.by_id[edge.from_].line, 1, message, hint)
 
 
@@ -134,8 +134,8 @@ def _unreachable(flow: Flow, nodes: NodeList) -> Iterator[Problem]:
     before: Node | None = None
     for node, told in zip(nodes.nodes, written, strict=True):
         if before is not None and node.id not in targets and not nodes.is_graph:
-            message = f"`{node.id}` never runs: `{before.id}` always ends the list before it"
-            hint = f"give `{before.id}` an `if`, or lead to `{node.id}` with `goto:{node.id}`"
+            message = f"`{node.id}` never runs: `{before.id}` before it always ends the list"
+            hint = f"give `{before.id}` an `if`, or reach `{node.id}` with `goto:{node.id}`"
             yield Problem(flow.file, node.line, 1, message, hint)
         before = node if always_stops(told) else None
 

@@ -62,7 +62,7 @@ def check_edges(
         if all(pair) and pair in first:
             line = line_of((*edges_path, first[pair]))
             yield Fault(
-                (number,), f"the edge {_shown(pair)} stands here twice", f"the first one is in line {line}"
+                (number,), f"the edge {_shown(pair)} appears twice", f"the first one is on line {line}"
             )
         first.setdefault(pair, number)
     yield from _gates(edges)
@@ -72,7 +72,7 @@ def check_edges(
         _count(positions), [(source, target) for _, source, target in forward]
     ):
         shown = _shown([*(names[position] for position in way), names[way[0]]])
-        yield Fault((forward[last][0],), f"the edges go in a circle: {shown}", _LOOP_HINT)
+        yield Fault((forward[last][0],), f"the edges form a cycle: {shown}", _LOOP_HINT)
     yield from _loops(edges, positions)
 
 
@@ -86,7 +86,7 @@ def _edge(
             scope = next(iter(scopes.values()), None)
             elsewhere = scope is not None and name in scope.places
             hint = (
-                "it stands in another list; an edge joins nodes of one list"
+                "it is in another list; an edge joins nodes of the same list"
                 if elsewhere
                 else suggest(name, positions)
             )
@@ -119,7 +119,7 @@ def _gates(edges: list[Any]) -> Iterator[Fault]:
             continue
         if given.setdefault(target, gate) != gate:
             message = f"another edge gives `{target[:80]}` the gate `{given[target]}`"
-            yield Fault((number, "gate"), message, "a node has one gate; it is enough to write it once")
+            yield Fault((number, "gate"), message, "a node has one gate; write it once")
 
 
 def _loops(edges: list[Any], positions: Mapping[str, int]) -> Iterator[Fault]:
@@ -189,14 +189,14 @@ def _target(
         )
     if not seen[place] >> position & 1:
         return (
-            f"`{target}` does not surely come after this approval",
+            f"`{target}` may not come after this approval",
             "an approval covers a node that comes later",
         )
     spec = spec_at(as_mapping(nodes[place]))
     if spec is not None and spec.mode not in ("run", "delivery"):
-        hint = "what can be covered is shell, http, message, python, and types of your own"
+        hint = "an approval can cover shell, http, message, python and your own types"
         return (
-            f"`{target}` is of type `{spec.name}`, of which nobody can say beforehand what it will do",
+            f"`{target}` is of type `{spec.name}`, whose effect cannot be known in advance",
             hint,
         )
     return None
@@ -223,15 +223,15 @@ def _name(segment: Segment, reference: Reference, path: Path, covered: _Covered)
         )
     elif root == "now":
         message = (
-            f"`now` is another time when `{covered.gate}` asks than when this node runs, which it covers"
+            f"`now` has another value when `{covered.gate}` asks than when this node runs, and it covers this node"
         )
     elif root not in ("nodes", "status", "errors") or not rest or covered.scope.find(rest[0]) is not None:
         return
     elif rest[0] != covered.gate:
-        message = f"`{root}.{rest[0]}` is not known yet when `{covered.gate}` asks, which covers this node"
+        message = f"`{root}.{rest[0]}` is not known yet when `{covered.gate}` asks, and it covers this node"
     elif root == "nodes" and len(rest) > 1 and rest[1] in _FORESEEN:
         return
     else:
-        message = f"what `{covered.gate}` will say is not known when it asks, and it covers this node"
-    hint = f"use what comes before `{covered.gate}`, or `nodes.{covered.gate}.values`"
+        message = f"the answer of `{covered.gate}` is not known when it asks, and it covers this node"
+    hint = f"use a node before `{covered.gate}`, or `nodes.{covered.gate}.values`"
     yield Fault(path, message, hint, offset=segment.offset, snippet=segment.text)

@@ -18,7 +18,7 @@ def check_input(name: str, entry: Any) -> Iterator[Fault]:
     """Yield the faults of an input beyond its shape. Paths begin at its name."""
     path: Path = (name,)
     if not NAME.fullmatch(name) or len(name) > MAX_NAME:
-        yield Fault(path, f"{name[:80]!r} is no name for an input", name_hint(name, "_"), on_key=True)
+        yield Fault(path, f"{name[:80]!r} is not a valid input name", name_hint(name, "_"), on_key=True)
     try:
         document = InputDoc.model_validate(entry)
     except ValueError:
@@ -46,7 +46,7 @@ def _input_values(path: Path, name: str, document: InputDoc) -> Iterator[Fault]:
     if "default" not in given or (document.default is None and document.required is False):
         return
     if has_expression(document.default):
-        yield Fault((*path, "default"), "a default is not evaluated", "compute it in a node of type `set`")
+        yield Fault((*path, "default"), "a default cannot contain expressions", "compute it in a node of type `set`")
         return
     problem = check_value(entry, document.default)
     if problem is not None:

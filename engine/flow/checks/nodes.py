@@ -136,7 +136,7 @@ def _list(nodes: list[Any], edges: list[Any], site: Site, edges_path: Path) -> G
 
 def _no_end(path: Path, *, graph: bool) -> Iterator[Fault]:
     if graph:
-        message, hint = "a graph has no `end`", "it ends at the nodes that no edge leads away from"
+        message, hint = "a graph has no `end`", "it ends at the nodes without an outgoing edge"
     else:
         message = "an `end` in `on_failure` does not undo the failure"
         hint = "write `on_error: goto:<id>` to go on, and an `end` there"
@@ -235,8 +235,8 @@ def _fields(
     yield from _on_error(node.get("on_error", "fail"), site, siblings)
     for name in ("name", "timeout"):
         if has_expression(node.get(name)):
-            hint = "expressions stand under `with` and in `if`"
-            yield Fault((name,), f"`{name}` of a node is not evaluated", hint)
+            hint = "use expressions under `with` and in `if`"
+            yield Fault((name,), f"`{name}` of a node cannot contain expressions", hint)
     if node.get("if") is not None:
         yield from check_condition(node["if"], ("if",), scope)
         scope = scope.holding(condition_facts(node["if"])) if scope.typed else scope
@@ -263,8 +263,8 @@ def _fields(
 def _of_type(node: Mapping[str, Any], spec: NodeSpec, site: Site) -> Iterator[Fault]:
     """Yield fields beside `with` that the type does not take, or requires and lacks."""
     if spec.mode == "prompt" and not site.asks:
-        message = f"`finally` asks nobody: it can have no node of type `{spec.name}`"
-        yield Fault(("type",), message, "what `finally` has must run when nobody is there to answer")
+        message = f"`finally` cannot ask people: it cannot have a node of type `{spec.name}`"
+        yield Fault(("type",), message, "the nodes of `finally` must run even when nobody is there to answer")
     misplaced = [name for name in PARTS if node.get(name) is not None and name not in spec.parts]
     if node.get("timeout") is not None and spec.mode not in ("run", "container"):
         misplaced.append("timeout")
@@ -277,12 +277,12 @@ def _of_type(node: Mapping[str, Any], spec: NodeSpec, site: Site) -> Iterator[Fa
             yield Fault((), f"`{name}` is missing", f"beside `with`: {about[:1].lower()}{about[1:]}")
     for name in as_mapping(node.get("branches")) if "branches" in spec.parts else ():
         if not NAME.fullmatch(name) or len(name) > MAX_NAME:
-            message = f"{name[:80]!r} is no name for a branch"
+            message = f"{name[:80]!r} is not a valid branch name"
             yield Fault(("branches", name), message, name_hint(name, "_"), on_key=True)
     for value in as_mapping(node.get("cases")) if "cases" in spec.parts else ():
         if has_expression(value):
-            hint = "what varies stands under `with` in `on`"
-            yield Fault(("cases", value), "a case is not evaluated", hint, on_key=True)
+            hint = "put the expression under `with`, in `on`"
+            yield Fault(("cases", value), "a case cannot contain expressions", hint, on_key=True)
 
 
 def _id(name: Any, site: Site) -> Iterator[Fault]:
@@ -290,16 +290,16 @@ def _id(name: Any, site: Site) -> Iterator[Fault]:
         return
     first = site.scope.places.get(name)
     if not NAME.fullmatch(name) or len(name) > MAX_NAME:
-        yield Fault(("id",), f"{name[:80]!r} is no id for a node", name_hint(name, "_"))
+        yield Fault(("id",), f"{name[:80]!r} is not a valid node id", name_hint(name, "_"))
     elif name in RESERVED_WORDS:
-        message = f"`{name}` is a word of the flow language and cannot be an id"
+        message = f"`{name}` is a reserved word and cannot be an id"
         yield Fault(("id",), message, f"write `{name}_step`")
     elif first is not None and first.path != site.path:
         line = site.line_of((*first.path, "id"))
         yield Fault(
             ("id",),
-            f"the id `{name}` is taken by a node before",
-            f"that one is in line {line}; give it another one",
+            f"the id `{name}` is already taken",
+            f"by the node on line {line}; choose another id",
         )
 
 
@@ -339,14 +339,14 @@ def _on_error(value: Any, site: Site, siblings: Mapping[str, int]) -> Iterator[F
     if goto is not None:
         yield from _goto(goto[1], ("on_error",), site, siblings)
     if value == "ask" and not site.asks:
-        yield Fault(("on_error",), "`finally` asks nobody", "write `continue`")
+        yield Fault(("on_error",), "`finally` cannot ask people", "write `continue`")
 
 
 def _goto(target: str, path: Path, site: Site, siblings: Mapping[str, int]) -> Iterator[Fault]:
     if target not in siblings:
         hint = suggest(target, siblings)
         if target in site.scope.places:
-            hint = "it stands in another list; a jump stays in its own"
+            hint = "it is in another list; a jump cannot leave its list"
         yield Fault(path, f"there is no node `{target}` in this list", hint)
 
 

@@ -117,7 +117,7 @@ def _schema(schema: Json, path: Path, root: Json, depth: int) -> Iterator[Fault]
                 hint = suggest(
                     str(value), [f"#/$defs/{name}" for name in known], "write it as #/$defs/<name>"
                 )
-                yield Fault(here, f"{kind_of(value)} leads to no schema under `$defs`", hint)
+                yield Fault(here, f"{kind_of(value)} is not a schema under `$defs`", hint)
         else:
             yield Fault(
                 here, f"unknown keyword `{keyword[:80]}`", suggest(keyword, KEYWORDS, ""), on_key=True
@@ -175,7 +175,7 @@ def _together(schema: Mapping[str, Json], path: Path) -> Iterator[Fault]:
     for low, high in (("minimum", "maximum"), ("minLength", "maxLength"), ("minItems", "maxItems")):
         least, most = schema.get(low), schema.get(high)
         if isinstance(least, int | float) and isinstance(most, int | float) and least > most:
-            yield Fault((*path, low), f"`{low}` is more than `{high}`: nothing fits")
+            yield Fault((*path, low), f"`{low}` is more than `{high}`: nothing can match")
 
 
 # --- lists of nodes ----------------------------------------------------------------------------------------
@@ -403,7 +403,7 @@ def _remedy(sample: _Sample, fault: Fault, raw: Json) -> str | None:
     if sample.value in (None, [None]):
         return GUARD
     if isinstance(sample.value, int) and "no unit" in fault.message:
-        return "write the unit behind it: `{{ ... }}s`"
+        return "add the unit: `{{ ... }}s`"
     if isinstance(raw, str) and isinstance(sample.value, str) and fault.message.startswith("expected a list"):
         return list_hint(str(fault.path[-1]), raw)
     return fault.hint

@@ -41,14 +41,14 @@ def start_warnings(flows: Iterable[Flow]) -> list[Problem]:
             and _meet(one, other)
         ):
             whose = "here" if first is flow else f"in the flow `{first.name}` ({first.file})"
-            message = f"`{one.pattern}` stands {whose} too: {_SAME[one.kind]}"
-            found.append(_at(flow, index, message, "write something else in one of them"))
+            message = f"`{one.pattern}` is also used {whose}: {_SAME[one.kind]}"
+            found.append(_at(flow, index, message, "change one of them"))
     for flow, index, trigger in told:
         if trigger.kind == "mention" and any(_words(trigger) == each.name != flow.name for each in served):
             message = (
-                f"`{trigger.pattern}` is the name of another flow, which starts no more by its name alone"
+                f"`{trigger.pattern}` is the name of another flow, which its name alone no longer starts"
             )
-            found.append(_at(flow, index, message, "write other words"))
+            found.append(_at(flow, index, message, "use other words"))
     return sorted(found, key=lambda problem: (problem.file, problem.line, problem.message))
 
 
@@ -56,7 +56,7 @@ _SAME = {
     "mention": "only one of the two starts",
     "message": "both start",
     "reaction": "both start",
-    "shortcut": "nobody can tell the two apart",
+    "shortcut": "the two cannot be told apart",
 }
 """Effects of two equal triggers."""
 
@@ -79,13 +79,13 @@ def _meet(one: Trigger, other: Trigger) -> bool:
 
 def _built_in(flow: Flow) -> Iterator[Problem]:
     if flow.name in BUILT_IN:
-        message = f"the bot understands `{flow.name}` itself: this flow starts by `run {flow.name}` alone"
+        message = f"the bot has its own command `{flow.name}`: this flow starts only with `run {flow.name}`"
         yield load_located(flow.text, flow.file).problem(Fault(("flow",), message, "give it another name"))
     for index, trigger in enumerate(flow.triggers):
         words = words_of(trigger.pattern).lower().split() if trigger.kind == "mention" else []
         if words[:1] == ["run"] or (len(words) == 1 and words[0] in BUILT_IN):
-            message = f"the bot understands `{words[0]}` itself: these words may never get here"
-            yield _at(flow, index, message, "begin with another word")
+            message = f"the bot has its own command `{words[0]}`: these words may never reach the flow"
+            yield _at(flow, index, message, "begin with a different word")
 
 
 def _nobody(flow: Flow) -> Iterator[Problem]:
@@ -103,9 +103,9 @@ def _nobody(flow: Flow) -> Iterator[Problem]:
             for each in lists.nodes
         ]
         if any(map(_is_for_nobody, [node, *inside])):
-            message = f"{by} can start this flow, and then nobody is the requester whom `{node.id}` needs"
+            message = f"{by} can start this flow, and such a run has no requester for `{node.id}`"
             yield Problem(
-                flow.file, node.line, 1, message, "name others too: people, a group (@sre) or channel"
+                flow.file, node.line, 1, message, "also name people, a group (@sre) or channel"
             )
 
 

@@ -281,11 +281,11 @@ def _check(reference: Reference, scope: Scope) -> Wrong | None:
             return _known(root, rest, SESSION_FIELDS, "`session` has no field")
         case "nodes" | "status" | "errors":
             if not rest:
-                message = f"`{root}` needs the id of a node behind it"
+                message = f"`{root}` must be followed by the id of a node"
                 return message, f"write `{root}.<id>`; a computed id cannot be checked", root
             return None if scope.find(rest[0]) is not None else _not_before(root, rest[0], scope)
         case "now" if scope.timeless:
-            return "`now` is not known in a tool", "a tool call is approved as it will run", root
+            return "`now` cannot be used in a tool", "people approve a tool call exactly as it will run", root
         case "messages" | "secrets" | "now":
             return None
     return f"unknown name `{root}`", _root_hint(root, scope), root
@@ -300,13 +300,13 @@ def _known(root: str, rest: list[str], known: Any, message: str) -> Wrong | None
 
 def _root_hint(root: str, scope: Scope) -> str | None:
     if root in VARIABLES:
-        return f"`{root}` is known {VARIABLES[root].split(':')[0]}"
+        return f"`{root}` can be used {VARIABLES[root].split(':')[0]}"
     if root in scope.places:
         return f"write `nodes.{root}`"
     if root in (scope.inputs.fields or ()):
         return f"write `inputs.{root}`"
     if root in scope.items:
-        return f"it is known in the body of `{scope.items[root]}`"
+        return f"it can be used in the body of `{scope.items[root]}`"
     if root in ("env", "secret"):
         return "secrets are written {{ secrets.NAME }}"
     return suggest(root, [*ROOTS, *scope.variables])
@@ -327,10 +327,10 @@ def _not_before(root: str, name: str, scope: Scope) -> Wrong:
     mine = scope.places.get(scope.current or "")
     here = () if mine is None else mine.around
     if name in (container for container, _ in here):
-        return f"`{name}` is around this node", "it has an output only once it has ended", where
+        return f"`{name}` contains this node", "it has an output only once it has ended", where
     message, hint = _apart(name, place, here) or _later(name, scope)
     if "last" in scope.variables and name in (scope.variables["last"].fields or ()):
-        hint = f"the round before has it: `last.{name}`"
+        hint = f"use the previous round: `last.{name}`"
     return message, hint, where
 
 
@@ -341,19 +341,19 @@ def _apart(name: str, place: Place, here: tuple[tuple[str, str], ...]) -> tuple[
         if mine == (container, key):
             continue
         if container == "finally":
-            return f"`{name}` runs after this node", "what stands in `finally` runs last"
+            return f"`{name}` runs after this node", "`finally` runs last"
         if key == "!":
-            return f"`{name}` runs only when `{container}` fails", "it is known in that `on_failure` only"
+            return f"`{name}` runs only when `{container}` fails", "it can be used only in that `on_failure`"
         if mine[0] == container and mine[1] != "!":
-            return f"`{name}` stands in another part of `{container}`", "only one's own part is known in it"
+            return f"`{name}` is in another part of `{container}`", "a node sees only its own part"
         hint = f"`nodes.{container}` has its output, or this node belongs inside too"
-        return f"`{name}` stands inside `{container}` and is not known outside", hint
+        return f"`{name}` is inside `{container}` and cannot be used outside it", hint
     return None
 
 
 def _later(name: str, scope: Scope) -> tuple[str, str]:
     if any(name in level.positions and level.graph for level in scope.levels):
-        return f"`{name}` does not surely run before this node", "an edge must lead from it to here"
+        return f"`{name}` may not run before this node", "an edge must lead from it to here"
     return f"`{name}` runs after this node", "move it up, or use a node before this one"
 
 
@@ -367,7 +367,7 @@ def name_hint(name: str, filler: str) -> str:
     if FLOW_NAME.fullmatch(fixed) and len(fixed) <= MAX_NAME:
         return f"write `{fixed}`"
     also = ", `_` and `-`" if filler == "-" else " and `_`"
-    return f"small letters, digits{also}, a letter first, at most {MAX_NAME} characters"
+    return f"lowercase letters, digits{also}, starting with a letter, at most {MAX_NAME} characters"
 
 
 def check_values(
@@ -392,7 +392,7 @@ def check_values(
         for key, item in value.items():
             if has_expression(key):
                 yield Fault(
-                    (*path, key), "a key is not evaluated", "expressions stand in values", on_key=True
+                    (*path, key), "a key cannot contain expressions", "use expressions in values only", on_key=True
                 )
             yield from inner(item, (*path, key), exact=below(exact, key))
     elif isinstance(value, list):
@@ -444,10 +444,10 @@ def _foreign(text: str, path: Path) -> Iterator[Fault]:
                 "expressions are written {{ ... }}; a dollar sign {{ '$' }}",
             )
         elif name := found["name"] or found["bare"]:
-            message, hint = f"`{found[0]}` stays as it is: it is no expression", f"write {{{{ {name} }}}}"
+            message, hint = f"`{found[0]}` is not an expression and stays as it is", f"write {{{{ {name} }}}}"
         else:
             message, hint = (
-                "`{# #}` is no comment here: it stays in the text",
+                "`{# #}` is not a comment here: it stays in the text",
                 "a comment of YAML begins with ` # `",
             )
         yield Fault(path, message, hint, offset=found.start(), snippet=found[0], doubt=True)
@@ -523,9 +523,9 @@ def _typed(
 
 def _to_flag(found: Type) -> str | None:
     if found.kinds & (LIST | MAPPING):
-        return "ask how much is in it: `... | length > 0`"
+        return "test how much is in it: `... | length > 0`"
     if found.kinds & TEXT and found.nullable:
-        return "ask whether it is there: `... is not none`"
+        return "test whether it is set: `... is not none`"
     if found.kinds & TEXT:
         return "compare it: `... == 'yes'`, `... != ''`"
     return "compare it: `... > 0`" if found.kinds & NUMBER else "compare it with true: `... == true`"

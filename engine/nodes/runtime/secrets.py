@@ -94,7 +94,7 @@ class SecretSource:
         """Return the value of this secret. Raises `SecretUnavailable`."""
         if not _NAME.fullmatch(name):
             raise SecretUnavailable(
-                f"{name!r} is no secret's name: use letters, digits and _, a letter first"
+                f"{name!r} is not a valid secret name: use letters, digits and _, starting with a letter"
             )
         if name in RESERVED:
             raise SecretUnavailable(

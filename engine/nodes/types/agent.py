@@ -31,7 +31,7 @@ def _file(value: Any) -> str | dict[str, Json]:
         return value
     if isinstance(value, dict) and isinstance(value.get("path"), str):
         return value
-    raise ValueError(f"expected a file of an `ask`, or a name in the session's folder, not {kind_of(value)}")
+    raise ValueError(f"expected a file from an `ask`, or a file name in the session's folder, not {kind_of(value)}")
 
 
 AgentFile: TypeAlias = Annotated[
@@ -224,8 +224,8 @@ def _warnings(node_id: str, with_: Mapping[str, Json]) -> Iterator[tuple[str, st
     """Yield warnings for fields that are accepted and ignored, and for models without a price."""
     if with_.get("temperature") is not None:
         yield (
-            f"`temperature` of `{node_id}` is ignored: Claude refuses it",
-            "leave it out; say in `prompt` what may vary",
+            f"`temperature` of `{node_id}` is ignored: Claude does not accept it",
+            "leave it out; use `prompt` to say how answers may vary",
         )
     retried = with_.get("retry_with")
     again = retried.get("model") if isinstance(retried, Mapping) else None
@@ -237,7 +237,7 @@ def _warnings(node_id: str, with_: Mapping[str, Json]) -> Iterator[tuple[str, st
     for model in filter(None, models):
         if lacks_price(model):
             yield (
-                f"sayso knows no price of {model}, so `{node_id}` stops at the first call where a cap in dollars holds",
+                f"sayso has no price for {model}, so `{node_id}` stops at its first call if there is a cap in dollars",
                 "set SAYSO_PRICES (docs/budgets.md), or use another model",
             )
 

@@ -82,16 +82,16 @@ class ApprovalConfig(Config):
         """Require that somebody is left who may decide, and that the buttons differ."""
         yield from clock_conflicts(raw)
         if raw.get("exclude_requester") is True and raw.get("approvers") == ["requester"]:
-            yield Fault(("approvers",), "with `exclude_requester` nobody is left who may decide")
+            yield Fault(("approvers",), "with `exclude_requester`, nobody is left to decide")
         yield from too_few(raw)
         yield from form_conflicts(raw)
         yield from _editable(raw)
         if "valid_for" in raw and raw.get("covers") is None:
-            yield Fault(("valid_for",), "`valid_for` counts only with `covers`", on_key=True)
+            yield Fault(("valid_for",), "`valid_for` only applies with `covers`", on_key=True)
         labels = raw.get("approve_label", "Approve"), raw.get("reject_label", "Reject")
         if labels[0] == labels[1] and not has_expression(labels[0]):
             field = "approve_label" if "approve_label" in raw else "reject_label"
-            yield Fault((field,), "both buttons say the same")
+            yield Fault((field,), "both buttons have the same label")
 
 
 def _editable(raw: Mapping[str, Json]) -> Iterator[Fault]:
@@ -100,7 +100,7 @@ def _editable(raw: Mapping[str, Json]) -> Iterator[Fault]:
     if not editable or not isinstance(editable, list):
         return
     if form is None:
-        yield Fault(("editable",), "`editable` names fields of `form`, and there is none", on_key=True)
+        yield Fault(("editable",), "`editable` needs a `form`", on_key=True)
         return
     properties = form.get("properties") if isinstance(form, dict) else None
     if not isinstance(properties, dict):
@@ -120,7 +120,7 @@ def _output(known: Known) -> Type:
         {
             "decision": one_of(["approve", "reject"]),
             "by": list_of(PERSON),
-            "reason": Type(TEXT | NULL, why="nobody has to give a reason"),
+            "reason": Type(TEXT | NULL, why="a reason is optional"),
             "values": form_type(with_.get("form"), editable=editable),
             "at": MOMENTS,
         }

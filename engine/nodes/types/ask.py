@@ -103,15 +103,15 @@ class AskConfig(Config):
         yield from _form_conflicts(raw)
         if raw.get("own_words") is True and raw.get("choices") is None:
             yield Fault(
-                ("own_words",), "`own_words` stands beside `choices`, and there are none", on_key=True
+                ("own_words",), "`own_words` needs `choices`", on_key=True
             )
         takes_files = raw.get("accept") in ("files", ["files"], ["text", "files"], ["files", "text"])
         for other in ("choices", "form"):
             if takes_files and raw.get(other) is not None:
                 yield Fault(
                     ("accept",),
-                    f"files are no answer to `{other}`",
-                    "ask for them in a node of its own",
+                    f"files cannot answer `{other}`",
+                    "ask for them in a separate node",
                     True,
                 )
         for limit in ("max_files", "max_size"):
@@ -120,9 +120,9 @@ class AskConfig(Config):
         yield from clock_conflicts(raw)
         on_timeout = raw.get("on_timeout", "fail")
         if on_timeout == "default" and raw.get("default") is None and raw.get("form") is None:
-            yield Fault(("on_timeout",), "`on_timeout: default` needs `default`, the answer to take")
+            yield Fault(("on_timeout",), "`on_timeout: default` needs `default`, the answer to use")
         if on_timeout != "default" and raw.get("default") is not None:
-            yield Fault(("default",), "`default` is taken only with `on_timeout: default`", on_key=True)
+            yield Fault(("default",), "`default` is used only with `on_timeout: default`", on_key=True)
         choices = raw.get("choices")
         if isinstance(choices, list):
             yield from _choice_conflicts(choices, raw.get("default"))
@@ -136,7 +136,7 @@ def _form_conflicts(raw: Mapping[str, Json]) -> Iterator[Fault]:
     for other in ("choices", "default"):
         if raw.get(other) is not None:
             hint = "give the fields of the form a default" if other == "default" else "make them a field"
-            yield Fault((other,), f"`{other}` and `form` exclude each other", hint, on_key=True)
+            yield Fault((other,), f"`{other}` and `form` cannot be used together", hint, on_key=True)
     missing = lacks_default(form) if raw.get("on_timeout") == "default" else []
     if missing:
         message = f"`on_timeout: default` needs a default in each required field: {', '.join(missing)}"
@@ -154,13 +154,13 @@ def _choice_conflicts(choices: list[Json], default: Json) -> Iterator[Fault]:
         if not isinstance(value, str) or not isinstance(label, str) or has_expression(value):
             return
         if nfc(value) in values or nfc(label) in labels:
-            yield Fault(("choices", index), f"the choice {label!r} stands here twice")
+            yield Fault(("choices", index), f"the choice {label!r} appears twice")
         values[nfc(value)] = labels[nfc(label)] = None
     if isinstance(default, str) and not has_expression(default) and nfc(default) not in values:
         yield Fault(("default",), f"`default` is not one of the choices: {', '.join(values)}")
 
 
-_BY_DEFAULT = "nobody answered when `on_timeout` did"
+_BY_DEFAULT = "nobody answered and `on_timeout` applied"
 
 
 def _output(known: Known) -> Type:
@@ -187,7 +187,7 @@ def _chosen(with_: Mapping[str, Json], values: Type) -> Type:
     if choices is None:
         return NONE
     offered = _offered(choices)
-    return offered.or_null("another reply is an answer too") if with_.get("own_words") else offered
+    return offered.or_null("a free reply is also an answer") if with_.get("own_words") else offered
 
 
 def _offered(choices: Any) -> Type:

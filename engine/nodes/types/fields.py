@@ -74,7 +74,7 @@ def _duration(value: Any) -> float:
 def _positive(value: Any) -> float:
     seconds = _duration(value)
     if seconds <= 0:
-        raise ValueError("expected a duration of more than nothing, such as 30m")
+        raise ValueError("expected a duration longer than zero, such as 30m")
     return seconds
 
 
@@ -323,15 +323,15 @@ class AnyNames(RootModel[dict[str, Any]]):
         """Names must be such that expressions can use them."""
         for name in raw:
             if not NAME.fullmatch(name) and not has_expression(name):
-                hint = "use small letters, digits and _, a letter first"
-                yield Fault((name,), f"{name!r} is no name for a value", hint, on_key=True)
+                hint = "use lowercase letters, digits and _, starting with a letter"
+                yield Fault((name,), f"{name!r} is not a valid name for a value", hint, on_key=True)
 
 
 def one_of(raw: Mapping[str, Json], first: str, second: str) -> Iterator[Fault]:
     """Report a fault unless exactly one of two fields is given."""
     if first in raw and second in raw:
         yield Fault(
-            (second,), f"`{first}` and `{second}` exclude each other", "keep one of them", on_key=True
+            (second,), f"`{first}` and `{second}` cannot be used together", "keep one of them", on_key=True
         )
     elif first not in raw and second not in raw:
         yield Fault((), f"`{first}` or `{second}` is missing")
@@ -359,4 +359,4 @@ def _name_conflicts(
 ) -> Iterator[Fault]:
     for name in names:
         if not allowed.fullmatch(name) and not has_expression(name):
-            yield Fault((field, name), f"{name!r} is no name for {what}", on_key=True)
+            yield Fault((field, name), f"{name!r} is not a valid name for {what}", on_key=True)

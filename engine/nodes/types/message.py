@@ -32,7 +32,7 @@ def _place(value: Any) -> str:
         return DM + _one_person(value.removeprefix(DM))
     if not isinstance(value, str) or not _CHANNEL.fullmatch(value):
         raise ValueError(
-            f"{kind_of(value)} is no place: write a channel's id (C012ABCDEF), its name (#ops), or dm: and a person"
+            f"{kind_of(value)} is not a destination: write a channel's id (C012ABCDEF), its name (#ops), or dm: and a person"
         )
     return value
 
@@ -137,7 +137,7 @@ class MessageConfig(Config):
         for name, others in _EXCLUDES.items():
             for other in others if raw.get(name) is not None else ():
                 if raw.get(other) is not None and raw.get(other) != (other == "thread"):
-                    yield Fault((other,), f"`{name}` and `{other}` exclude each other", on_key=True)
+                    yield Fault((other,), f"`{name}` and `{other}` cannot be used together", on_key=True)
         if raw.get("thread") is False and raw.get("broadcast") is True:
             yield Fault(("broadcast",), "`broadcast` is for replies in the thread", on_key=True)
         files, images = raw.get("files"), raw.get("images")

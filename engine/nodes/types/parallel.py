@@ -20,7 +20,7 @@ class ParallelConfig(Config):
 def _output(known: Known) -> Type:
     why = None
     if known.with_.get("mode") not in (None, "fail_fast"):
-        why = "with `mode: collect` a branch may have failed"
+        why = "with `mode: collect`, a branch may have failed"
     branches = {
         name: mapping_of({key: each if why is None else each.or_null(why) for key, each in outputs.items()})
         for name, outputs in known.inner.items()

@@ -38,7 +38,7 @@ def _target(value: Any) -> str:
     if value.startswith(DM):
         if value != f"{DM}manager" and not ONE_PERSON.fullmatch(value.removeprefix(DM)):
             raise ValueError(
-                f"{kind_of(value)} names no one person: write dm: and a user id, an e-mail address or requester"
+                f"{kind_of(value)} is not one person: write dm: and a user id, an e-mail address or requester"
             )
         return value
     if CHANNEL.fullmatch(value):
@@ -46,7 +46,7 @@ def _target(value: Any) -> str:
     people = (ONE_PERSON, _GROUP, ROTA)
     if value != "manager" and not any(pattern.fullmatch(value) for pattern in people):
         raise ValueError(
-            f"{kind_of(value)} names nobody: write a user id (U012ABCDEF), an e-mail address, a user group (@sre), "
+            f"{kind_of(value)} does not name a person or group: write a user id (U012ABCDEF), an e-mail address, a user group (@sre), "
             "a rota (rota:payments), requester, manager, a channel's id (#C012ABCDEF), or dm: and a person"
         )
     return value
@@ -61,7 +61,7 @@ def _time_of_day(value: Any) -> str:
 
 def _timezone(value: Any) -> str:
     if not isinstance(value, str) or not working_hours.known_zone(value):
-        raise ValueError(f"{kind_of(value)} is no timezone: write one such as Europe/Berlin or UTC")
+        raise ValueError(f"{kind_of(value)} is not a time zone: write one such as Europe/Berlin or UTC")
     return value
 
 
@@ -165,27 +165,27 @@ WorkingHours: TypeAlias = Annotated[
 def clock_conflicts(raw: Mapping[str, Json]) -> Iterator[Fault]:
     """Yield faults between the clocks of a question; `raw` may hold anything."""
     if has_expression(raw.get("on_timeout")):
-        yield Fault(("on_timeout",), "`on_timeout` is not evaluated", "write it out")
+        yield Fault(("on_timeout",), "`on_timeout` cannot contain expressions", "write it out")
     every = _seconds(raw.get("remind_every"))
     if every is not None and every < LEAST_REMINDER:
         yield Fault(
-            ("remind_every",), "expected a minute or more: whoever is reminded more often stops reading"
+            ("remind_every",), "expected a minute or more: people ignore reminders that come more often"
         )
     timeout = _seconds(raw.get("timeout"))
     steps = raw.get("escalate")
     for index, step in enumerate(steps if isinstance(steps, list) else []):
         after = _seconds(step.get("after")) if isinstance(step, dict) else None
         if after is not None and timeout is not None and after >= timeout:
-            yield Fault(("escalate", index, "after"), "the `timeout` comes before this, so nobody is told")
+            yield Fault(("escalate", index, "after"), "the `timeout` is sooner, so nobody would be told")
     if timeout is not None and every is not None and every >= timeout:
-        yield Fault(("remind_every",), "the `timeout` comes before this, so nobody is reminded")
+        yield Fault(("remind_every",), "the `timeout` is sooner, so nobody would be reminded")
     given = raw.get("hours")
     if given is None:
         return
     if all(raw.get(name) is None for name in ("timeout", "remind_every", "escalate")):
         yield Fault(("hours",), "`hours` are for `timeout`, `remind_every` and `escalate`", on_key=True)
     if isinstance(given, dict) and given.get("from", "09:00") == given.get("to", "17:00"):
-        yield Fault(("hours", "to"), "it ends when it begins", "write 00:00 to 24:00 for the whole day")
+        yield Fault(("hours", "to"), "it ends at its start", "write 00:00 to 24:00 for the whole day")
 
 
 def _seconds(value: Json) -> float | None:
@@ -199,7 +199,7 @@ def form_conflicts(raw: Mapping[str, Json]) -> Iterator[Fault]:
     """Yield faults in the form of a question."""
     form = raw.get("form")
     if has_expression(form) and isinstance(form, str):
-        yield Fault(("form",), "a form is not evaluated as a whole", "expressions stand in its fields")
+        yield Fault(("form",), "a form cannot be one expression", "use expressions in its fields")
     elif form is not None:
         yield from faults_under(("form",), form_faults(form))
 
@@ -215,6 +215,6 @@ def too_few(raw: Mapping[str, Json]) -> Iterator[Fault]:
     count = one_by_one(people, ["requester"] if raw.get("exclude_requester") is True else [])
     if people and required > 1 and count is not None and count < required:
         told = (
-            "only one person is listed who may" if count == 1 else f"only {count} people are listed who may"
+            "only one person is listed" if count == 1 else f"only {count} people are listed"
         )
-        yield Fault(("required",), f"{required} people have to approve, and {told}")
+        yield Fault(("required",), f"{required} people must approve, but {told}")

@@ -40,7 +40,7 @@ class PythonConfig(Config):
         for name in args if isinstance(args, dict) else ():
             usable = _ARGUMENT.fullmatch(name) and not keyword.iskeyword(name)
             if not usable and not has_expression(name):
-                yield Fault(("args", name), f"{name[:80]!r} is no name for an argument", on_key=True)
+                yield Fault(("args", name), f"{name[:80]!r} is not a valid argument name", on_key=True)
 
 
 def _output(known: Known) -> Type:

@@ -240,8 +240,8 @@ def _load(entry: EntryPoint) -> OwnSpec | BadNodeType:
 
 
 def _checked(name: str, package: str, kind: Any) -> OwnSpec:
-    _refuse(not NAME.fullmatch(name) or len(name) > MAX_NAME, f"{name!r} is no name for a type")
-    _refuse(name in RESERVED_WORDS, f"`{name}` is a word of the flow language")
+    _refuse(not NAME.fullmatch(name) or len(name) > MAX_NAME, f"{name!r} is not a valid type name")
+    _refuse(name in RESERVED_WORDS, f"`{name}` is a reserved word of the flow language")
     _refuse(not inspect.isclass(kind), f"the entry point must name a class, not {kind!r}")
     config: Any = getattr(kind, "config", None)
     plain: Mapping[str, tuple[Any, Any]] | None = getattr(kind, "_plain", None)

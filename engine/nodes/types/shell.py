@@ -96,15 +96,15 @@ class ShellConfig(Config):
         if isinstance(script, str) and "{{" in script:
             yield Fault(
                 ("script",),
-                "a script has no `{{ }}`: a value could be taken for code",
+                "a script cannot use `{{ }}`: a value could be run as code",
                 'put the value under `env` and write "$NAME" in the script',
                 offset=script.index("{{"),
                 snippet="{{",
             )
         named = interpreter(script) if isinstance(script, str) else ["/bin/sh"]
         if not named or not named[0].startswith("/"):
-            hint = "write its whole path, or `#!/usr/bin/env NAME`"
-            yield Fault(("script",), "the first line names no program that can run it", hint)
+            hint = "write its full path, or `#!/usr/bin/env NAME`"
+            yield Fault(("script",), "the first line does not name a program that can run it", hint)
         yield from check_env(raw)
 
 
@@ -142,8 +142,8 @@ def _warnings(node_id: str, with_: Mapping[str, Json]) -> Iterator[tuple[str, st
     if not isinstance(words, list) or not words:
         return
     if _OF_A_SHELL.fullmatch(str(words[0])):
-        message = f"`run` of `{node_id}` begins with {words[0]!r}, which is no program: a shell knows it"
-        yield message, "write `script`; a folder is `cwd`, and a variable stands under `env`"
+        message = f"`run` of `{node_id}` begins with {words[0]!r}, which is a shell command, not a program"
+        yield message, "write `script`; use `cwd` for the folder and `env` for variables"
         return
     word = _for_a_shell(words)
     if word is None:
@@ -153,8 +153,8 @@ def _warnings(node_id: str, with_: Mapping[str, Json]) -> Iterator[tuple[str, st
         yield message, f"write {list_hint('run', word).removeprefix('write ')}: each word is an item"
         return
     yield (
-        f"`run` of `{node_id}` takes {word!r} as an argument: no shell reads it",
-        "for pipes, variables and the like write `script`",
+        f"`run` of `{node_id}` takes {word!r} as an argument: no shell interprets it",
+        "for pipes, variables and such write `script`",
     )
 
 

@@ -238,7 +238,7 @@ class NodeSpec(Struct, frozen=True, kw_only=True):
         faults += self.config.conflicts(with_)
         for name in with_.keys() & self.static_fields:
             if has_expression(with_[name]):
-                faults.append(Fault((name,), f"`{name}` is not evaluated", "write it out"))
+                faults.append(Fault((name,), f"`{name}` cannot contain expressions", "write it out"))
         for name in self.secret_fields & with_.keys():
             faults += spelled_out((name,), with_[name])
         return faults
@@ -324,7 +324,7 @@ def spelled_out(path: tuple[str | int, ...], value: Json) -> Iterator[Fault]:
         for key, item in value.items():
             if is_marker_key(key):
                 yield Fault(
-                    (*path, key), f"`{key}` is not written by hand", "write {{ secrets.NAME }}", on_key=True
+                    (*path, key), f"`{key}` cannot be written by hand", "write {{ secrets.NAME }}", on_key=True
                 )
             else:
                 yield from spelled_out((*path, key), item)

@@ -81,10 +81,10 @@ def _fits(node: Mapping[str, Any], record: Record, sources: Sources) -> Iterator
     possible, cases = _as_cases(on), node.get("cases")
     for value in cases if isinstance(cases, dict) else ():
         if possible is not None and str(value) not in possible and not has_expression(value):
-            message = f"this case never comes: the value is {words(on)}"
+            message = f"this case never matches: the value is {words(on)}"
             yield Fault(("cases", value), message, suggest(value, possible), on_key=True)
         elif on.kinds == NUMBER and possible is None and (number := _as_number(value)) not in (None, value):
-            message = f"this case never comes: the value is {words(on)}"
+            message = f"this case never matches: the value is {words(on)}"
             yield Fault(("cases", value), message, f"write it as `{number}`", on_key=True)
     if on.kinds and not on.unknown and not on.kinds & ~(LIST | MAPPING | MISSING):
         yield Fault(path, f"the value is {words(on)}, and a case is text", "take one of its items or fields")

@@ -204,7 +204,7 @@ def test_an_agent_in_finally_fails_at_its_cap() -> None:
     error = case.node("finally/helper").error
     assert error is not None
     assert error["type"] == "budget"
-    assert "`finally` asks nobody" in error["message"]
+    assert "`finally` cannot ask people" in error["message"]
 
 
 def test_a_process_that_ends_leaves_a_call_in_finally_to_the_next() -> None:
