@@ -168,10 +168,10 @@ def told(receipt: Receipt, head: Head, done: str) -> str:
     if receipt.outcome == "applied":
         return done
     if not head.thread_key:
-        return "The terminal that has this session did not answer. The request is kept for whoever goes on with it."
+        return "The terminal that runs this session did not answer. The request is kept until the session is resumed."
     if receipt.there:
-        return "The bot runs and has not taken the request yet. It is kept, and carried out when the bot gets to it."
-    return "The bot does not run right now. The request is kept, and carried out when it runs (sayso start)."
+        return "The bot is running but has not handled the request yet. It stays queued until the bot handles it."
+    return "The bot is not running. The request stays queued until the bot starts (sayso start)."
 
 
 # --- dead letters ------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def list_letters(place: Place, *, as_json: bool) -> int:
 def _decide(place: Place, ids: Sequence[str], *, every: bool, again: bool, as_json: bool) -> int:
     """Open dead letters anew, or drop them. Raises `UsageError` where one of the ids is none; nothing is changed then."""
     if bool(ids) == every:
-        raise UsageError("Name what is meant, by id or key (sayso inbox list shows them), or say --all.")
+        raise UsageError("Give ids or keys (sayso inbox list shows them), or --all.")
     settings, done = place.settings(), []
     if database_exists(settings):
         with writing(settings) as store:
@@ -211,7 +211,7 @@ def _decide(place: Place, ids: Sequence[str], *, every: bool, again: bool, as_js
             for name in ids:
                 if name not in names:
                     raise UsageError(
-                        f"There is no dead letter {name}. `sayso inbox list` shows which there are."
+                        f"There is no dead letter {name}. `sayso inbox list` shows them."
                     )
             meant = list({row.id: row for row in (names[name] for name in ids)}.values()) if ids else letters
             done = [row for row in meant if store.inbox.decide_letter(row.key, again=again)]
@@ -221,9 +221,9 @@ def _decide(place: Place, ids: Sequence[str], *, every: bool, again: bool, as_js
     if as_json:
         print_json({"retried" if again else "dropped": [row.key for row in done]})
     elif not done:
-        print("Nothing was set aside.")
+        print("There are no dead letters.")
     elif again:
-        when = "The bot takes" if served else "No bot runs right now. The next one (sayso start) takes"
+        when = "The bot retries" if served else "No bot is running. The next one (sayso start) retries"
         print(f"{when} {plural(len(done), 'row')} up again.")
     else:
         print(f"{plural(len(done), 'row')} dropped.")

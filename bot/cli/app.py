@@ -47,11 +47,11 @@ ROOT = Group(
         option("--home DIR", "Where state is kept. [SAYSO_HOME, else .sayso]"),
         option("--flows DIR", "The folder of flows. [SAYSO_FLOWS, else flows]"),
         option("--db FILE|URL", "The database. [SAYSO_DATABASE_URL, else HOME/sayso.db]", name="database"),
-        option("-v --verbose", "Tell more; -vv tells all.", int, 0, action="count"),
+        option("-v --verbose", "Print more; -vv prints everything.", int, 0, action="count"),
         option("--version", "Print the version.", bool, action=partial(_Prints, _version)),
         option(
             "--show-completion",
-            "Print what turns completion on in this shell.",
+            "Print the command that turns on completion in this shell.",
             bool,
             action=partial(_Prints, lambda: import_module("bot.cli.completion").script()),
         ),

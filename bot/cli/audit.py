@@ -24,7 +24,7 @@ def export_audit(place: Place, output: Path | None, cursor: Path | None, *, cont
     """Write the records since the cursor. Raises `UsageError` for files that cannot be used, `StorageError`."""
     settings = place.settings()
     if cursor is not None and output is not None and cursor.resolve() == output.resolve():
-        raise UsageError(f"{cursor} is where the export goes; name another file for the cursor.")
+        raise UsageError(f"{cursor} is the output file; name another file for the cursor.")
     read = None if cursor is None or not cursor.exists() else _read_cursor(cursor)
     if output is not None and output.exists():
         raise UsageError(f"{output} exists; name a new file.")
@@ -94,7 +94,7 @@ def _read_cursor(cursor: Path) -> tuple[str, int]:
         return note, evidence.size_of(note)
     except (OSError, ValueError) as error:
         raise UsageError(
-            f"{cursor} is no cursor of an audit export; name a new file to export everything."
+            f"{cursor} is not a cursor of an audit export; name a new file to export everything."
         ) from error
 
 
@@ -102,11 +102,10 @@ def _own_cursor(store: Store, cursor: Path | None, note: str, size: int) -> int:
     """Return the size of the log to continue from. Raises `UsageError` for a cursor that is not of this store."""
     if size > store.evidence.size() > 0:
         raise UsageError(
-            f"The cursor has {size} leaves of the audit log, and the store {store.evidence.size()}: the store was "
-            "restored since, or the cursor is of another store. Start with a new cursor."
+            f"The cursor has {size} leaves of the audit log, but the store has {store.evidence.size()}: the store was restored, or the cursor belongs to another store. Start with a new cursor."
         )
     if size < 1 or size > store.evidence.size() or store.evidence.leaf(size).note != note:
         raise UsageError(
-            f"{cursor} was changed, or is a cursor of another store; name a new file to export everything."
+            f"{cursor} was changed, or belongs to another store; name a new file to export everything."
         )
     return size

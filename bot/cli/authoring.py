@@ -62,12 +62,12 @@ class _Draft(_Part):
     file: str = Field(
         description="A flow such as `deploy.yml`, or a scenario such as `scenarios/deploy.yml`."
     )
-    text: str | None = Field(None, description="Its YAML. Left out, the saved file is used.")
+    text: str | None = Field(None, description="Its YAML. Default: the saved file.")
 
 
 class _Test(_Draft):
     flow: _Draft | None = Field(
-        None, description="A flow that is not saved yet, or differs from what is saved."
+        None, description="A flow that is not saved yet, or that differs from the saved one."
     )
     kill: bool = Field(
         False, description="Also kill sayso around each commit: the result must stay the same."
@@ -158,7 +158,7 @@ class Bench:
         return {"warnings": self._told(doubts)}
 
     def _explain(self, given: _Draft) -> dict[str, Json]:
-        """Say in plain sentences what a flow does, whom it asks, and what happens if nobody answers."""
+        """Explain in plain sentences what a flow does, whom it asks, and what happens if nobody answers."""
         return {"text": explained(self._flow(self._path(given.file), given.text)[0])}
 
     def _test(self, given: _Test) -> dict[str, Json]:
@@ -173,7 +173,7 @@ class Bench:
             result = asyncio.run(asyncio.wait_for(play(scenario, kills=given.kill), WAIT_SECONDS))
         except TimeoutError:
             raise UsageError(
-                f"It took longer than {WAIT_SECONDS:.0f} s. Play it at a terminal: sayso test {path}"
+                f"It took longer than {WAIT_SECONDS:.0f} s. Run it in a terminal: sayso test {path}"
             ) from None
         told = report.Told(str(path), result, seconds=time.monotonic() - began)
         text = "\n".join(report.lines(told, Paint(StringIO())))
@@ -201,7 +201,7 @@ class Bench:
     def _folder(self) -> Path:
         folder = self._given().resolve()
         if not folder.is_dir():
-            raise UsageError(f"There is no folder of flows {folder}. Make one: sayso init")
+            raise UsageError(f"The flows folder {folder} does not exist. Create it: sayso init")
         return folder
 
     def _path(self, file: str) -> Path:
@@ -214,7 +214,7 @@ class Bench:
             and Path(os.path.realpath(path)).is_relative_to(folder)
         ):
             raise UsageError(
-                f"{file[:200]!r} is no file of the folder of flows. Name one such as deploy.yml or scenarios/deploy.yml."
+                f"{file[:200]!r} is not a file in the flows folder. Name one such as deploy.yml or scenarios/deploy.yml."
             )
         return path
 
@@ -251,13 +251,13 @@ class Bench:
             if isinstance(name, str) and not Path(os.path.realpath(path.parent / name)).is_relative_to(
                 folder
             ):
-                raise FlowError([located.problem(Fault(place, "it is outside of the folder of flows"))])
+                raise FlowError([located.problem(Fault(place, "it is outside the flows folder"))])
         scenario = load_scenario(path, Flows(folder, unsaved), text)
         real = [name for name, fakes in scenario.fakes.items() if any(fake.real for fake in fakes)]
         if real:
-            hint = "write its `output`, or let a person play it with `sayso test`"
+            hint = "write its `output`, or have a person run it with `sayso test`"
             faults = [
-                Fault(("nodes", name), "`real` runs a program, which this tool does not", hint)
+                Fault(("nodes", name), "`real` runs a program, which this tool does not do", hint)
                 for name in real
             ]
             raise FlowError([located.problem(fault) for fault in faults])

@@ -142,7 +142,7 @@ def _erase(
         print(f"{count} would be erased; nothing was.")
     else:
         print(
-            f"{count} erased with all files{more}. The records of what remains still verify. Backups are unchanged."
+            f"{count} erased with all files{more}. The remaining records still verify. Backups are unchanged."
         )
     return code
 

@@ -47,7 +47,7 @@ def doctor_command(place: Place, manifest: Path | None, *, deep: bool, live: boo
                 }
             )
         elif holder is None:
-            print(f"Nobody serves {where}.")
+            print(f"No process serves {where}.")
         else:
             state = "serves" if ok else f"has not responded for {silent:.0f} seconds; it serves"
             print(

@@ -135,7 +135,7 @@ def _check_folder(path: Path) -> dict[str, Checked]:
     found |= {file: Checked(None, error.problems) for file, error in errors.items()}
     if not found:
         raise UsageError(
-            f"There are no flows in {path}: a flow file's name ends with .yml or .yaml and begins with no dot."
+            f"There are no flows in {path}: the name of a flow file ends with .yml or .yaml and does not begin with a dot."
         )
     return dict(sorted(found.items()))
 
@@ -180,7 +180,7 @@ def graph_command(place: Place, name: str | None, session: str | None, svg: Path
     title = None
     if session is None:
         if name is None:
-            raise UsageError("Say which flow: sayso graph FLOW, or sayso graph --session ID.")
+            raise UsageError("Name a flow or a session: sayso graph FLOW, or sayso graph --session ID.")
         flow = find_flow(place.settings(), name)
     else:
         with opened(place.settings(), f"no session {session!r}") as store:

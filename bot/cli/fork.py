@@ -38,7 +38,7 @@ def retry_session(place: Place, text: str, as_name: str | None, **options: Any) 
         head = find_session(store, text)
         again = past.next_try(head.session_id)
         failed = past.failed_at([decode_event(row) for row in store.sessions.journal(head.session_id)])
-        said = f"{again}: {head.session_id} is tried again from {clean(failed.path)}; what was done is not done again."
+        said = f"{again}: {head.session_id} is retried from {clean(failed.path)}; completed steps do not run again."
         if head.thread_key:
             receipt = ask(store, head, request_of(head.session_id, Act("retry", {}), actor))
             assert receipt is not None, "a request for a session of a thread is kept"
@@ -81,7 +81,7 @@ def fork_session(
     given = _given(journal[:seq], answers) if answers else {}
     new_id = new_session_id()
 
-    said = f"{new_id}: {parent} from event {seq} on; what was done by then is not done again."
+    said = f"{new_id}: {parent} from event {seq} on; completed steps do not run again."
 
     async def begin(engine: Engine, follower: Follower) -> None:
         copied = partial(_copied, follower, mode, said)
@@ -140,9 +140,9 @@ def migrate_session(place: Place, text: str, name: str | None, *, dry_run: bool,
         new = find_flow(settings, name) if name else _text_now(settings, place, head.session_id, old)
         made = plan(old, new, stored_state(store, head.session_id))
         if dry_run:
-            _tell(made, "It can go on with the new text." if not made.problems else "", as_json=as_json)
+            _tell(made, "It can continue with the new version." if not made.problems else "", as_json=as_json)
             return Exit.OK if not made.problems else Exit.REFUSED
-        done = f"{head.session_id} goes on with the new text."
+        done = f"{head.session_id} continues with the new version."
         request = request_of(head.session_id, Act("migrate", {"flow": decode(new.body())}), actor)
         receipt = ask(store, head, request)
         if receipt is None:
@@ -164,7 +164,7 @@ def _text_now(settings: Settings, place: Place, session_id: str, old: Flow) -> F
     except UnknownFlow as error:
         command = place.command("sessions", "migrate", session_id, "FILE")
         raise UnknownFlow(
-            f"{old.file} is not there any more. {error} Name the new text: {command}"
+            f"{old.file} no longer exists. {error} Name the new version: {command}"
         ) from error
 
 

@@ -33,7 +33,7 @@ def login(place: Place, agent: str, person: str, days: float, as_json: bool) -> 
         file=sys.stderr,
     )
     print(
-        "It is shown once. It can ask, and answer nothing. Take it back: sayso gate revoke " + token.id,
+        "It is shown only once. It lets the agent ask, but not answer. To revoke it: sayso gate revoke " + token.id,
         file=sys.stderr,
     )
     print(text)
@@ -47,7 +47,7 @@ def list_tokens(place: Place, as_json: bool) -> int:
     if as_json:
         print_json({"tokens": [_json(token) for token in found]})
     elif not found:
-        print("No agent has a token. Make one: sayso gate login --agent NAME --person U012ABCDEF")
+        print("No agent has a token. Create one: sayso gate login --agent NAME --person U012ABCDEF")
     else:
         rows = [(token.id, clean(token.agent), token.person, moment(token.until)) for token in found]
         print_table(("TOKEN", "AGENT", "FOR", "UNTIL"), rows)
@@ -61,7 +61,7 @@ def revoke(place: Place, token_id: str, as_json: bool) -> int:
     if as_json:
         print_json(_json(token))
     else:
-        print(f"Revoked: {clean(token.agent)} can ask no more.")
+        print(f"Revoked: {clean(token.agent)} can no longer ask.")
     return Exit.OK
 
 
@@ -110,7 +110,7 @@ def proxy(
     from bot.gate.proxy import Proxy, serve
 
     if bool(words) == bool(url):
-        raise UsageError("Say which server: sayso gate proxy --name NAME -- COMMAND, or --url URL")
+        raise UsageError("Name the server: sayso gate proxy --name NAME -- COMMAND, or --url URL")
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,60}", name):
         raise UsageError(f"{name!r} is not a valid server name: use letters, digits, _ and -")
     try:
@@ -140,7 +140,7 @@ def agents(place: Place, agent: str | None, every: float, once: bool) -> int:
 
     key = next((found for name in KEY_VARIABLES if (found := os.environ.get(name, "").strip())), "")
     if not key:
-        raise UsageError("No key is set: give ANTHROPIC_API_KEY a key of the workspace of the agents.")
+        raise UsageError("No key is set: set ANTHROPIC_API_KEY to a key of the agents' workspace.")
     try:
         watch(key, agent, every, once=once, tell=lambda text: print(clean(text), file=sys.stderr, flush=True))
     except (NoGate, APIStatusError) as error:
@@ -174,7 +174,7 @@ def mcp(place: Place, port: int | None) -> int:
     except NoGate as error:
         raise UsageError(str(error)) from error
     except OSError as error:
-        raise UsageError(f"Nothing can listen at port {port}: {error.strerror}.") from error
+        raise UsageError(f"Cannot listen on port {port}: {error.strerror}.") from error
     # A call that still waits for people in a thread holds the process no longer: it is asked again by its key.
     sys.stdout.flush()
     os._exit(Exit.OK)

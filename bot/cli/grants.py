@@ -81,7 +81,7 @@ def _wide_json(grant: Grant) -> dict[str, Json]:
     return {"grantId": grant.prompt_id, "by": by, **{name: told.get(name) for name in names}}
 
 
-REVOKED = "Revoked: such calls are asked about again."
+REVOKED = "Revoked: people are asked about such calls again."
 
 
 def _revoke_wide(place: Place, grant_id: str, as_name: str | None, *, as_json: bool) -> bool:

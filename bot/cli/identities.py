@@ -36,6 +36,6 @@ async def unchecked(settings: Settings, to: str) -> str | None:
             raise UsageError(f"No Slack user matches {to}.") from error
         return describe(error, token="SLACK_BOT_TOKEN", api_url=settings.api_url)
     if user.get("deleted") or user.get("is_bot"):
-        what = "an account that was deactivated" if user.get("deleted") else "a bot"
-        raise UsageError(f"{to} is {what}, and could answer nothing; nothing was changed.")
+        what = "a deactivated account" if user.get("deleted") else "a bot"
+        raise UsageError(f"{to} is {what}, which cannot answer; nothing was changed.")
     return None

@@ -1,5 +1,5 @@
 """`init`: a folder to start from, with a flow or a runbook of the cookbook, its scenarios, settings and a check for CI.
-What is there already stays as it is."""
+Existing files are not changed."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _tell(folder: Path, made: list[str], kept: list[str], dev: str) -> None:
     if ".gitignore" in kept and not (
         ignored.is_file() and ".env" in ignored.read_text("utf-8", "replace").split()
     ):
-        print("Add `.env` and `.sayso/` to .gitignore: tokens and state are no part of a repository.")
+        print("Add `.env` and `.sayso/` to .gitignore: tokens and state do not belong in a repository.")
     steps = ["sayso validate", "sayso test", dev]
     if folder.resolve() != Path.cwd():
         steps.insert(0, f"cd {'-- ' if str(folder).startswith('-') else ''}{shlex.quote(str(folder))}")
@@ -87,7 +87,7 @@ def _write(file: Path, content: Callable[[], bytes], mode: int) -> bool:
     except FileExistsError as error:
         if file.parent.is_dir():
             return False
-        raise UsageError(f"{file.parent} is a file, so nothing can be put into it.") from error
+        raise UsageError(f"{file.parent} is a file, not a folder.") from error
     except OSError as error:
         raise UsageError(f"{file} cannot be written: {error.strerror}.") from error
     try:
@@ -135,7 +135,7 @@ def _runbook(name: str) -> Iterator[tuple[str, Path]]:
     """A flow, its script, the scenarios that play it, and the programs that they name. Raises `UsageError`."""
     known = _cookbook()
     if name not in known:
-        hint = suggest(name, known, "sayso init --list names them")
+        hint = suggest(name, known, "see sayso init --list")
         raise UsageError(f"There is no {name!r} in the cookbook ({hint}).")
     scenarios = [file for file in sorted((EXAMPLES / "scenarios").glob("*.yml")) if flow_name(file) == name]
     flows = [file for file in (known[name], EXAMPLES / f"{name}.script.yml") if file.exists()]

@@ -64,7 +64,7 @@ def find_flow(settings: Settings, name: str) -> Flow:
         if Path(file).stem == name or flow_name(Path(file)) == name:
             raise error
     unread = ", ".join(sorted(errors))
-    told = f" These files there cannot be read (sayso validate says why): {unread}." if unread else ""
+    told = f" Some files there cannot be read (sayso validate says why): {unread}." if unread else ""
     if not flows and not told:
         raise UnknownFlow(
             f"There is no flow {name!r}: {settings.flows} has no flows. Name a file, or use --flows."
@@ -132,7 +132,7 @@ def _one_of(text: str, ids: Sequence[str], prefix: str, word: str) -> str:
         return found[0]
     if found:
         shown = ", ".join(found[:5]) + (", …" if len(found) > 5 else "")
-        raise UnknownSession(f"{len(found)} of them begin with {text!r}: {shown}. Write more of the id.")
+        raise UnknownSession(f"{len(found)} of them begin with {text!r}: {shown}. Give more of the ID.")
     # Nothing like it is named: ids that look alike are those of others, and one of them would be acted on.
     raise UnknownSession(f"There is no {word} {text!r}.")
 
@@ -195,5 +195,5 @@ def _from_file(file: Path) -> dict[str, Json]:
     if located.problems or located.doubts:
         raise FlowError(located.problems + located.doubts)
     if not isinstance(located.data, dict):
-        raise UsageError(f"{file} holds no mapping of inputs; write one `name: value` a line.")
+        raise UsageError(f"{file} is not a mapping of inputs; write one `name: value` per line.")
     return dict(located.data)

@@ -54,10 +54,10 @@ def _as_json(row: KeptRow) -> dict[str, Json]:
 
 
 def edit_note(place: Place, note_id: str, text: str, as_name: str | None, *, as_json: bool) -> int:
-    """Give a note another text. Raises `UnknownNote`, `TooLong`, `NotAllowed`."""
+    """Change the text of a note. Raises `UnknownNote`, `TooLong`, `NotAllowed`."""
     text = clean_text(text)[0].strip()
     if not text:
-        raise UsageError("An empty note says nothing: use `sayso memory forget` to delete one.")
+        raise UsageError("A note cannot be empty. To delete it, use `sayso memory forget`.")
     return _change(place, note_id, as_name, text=text, as_json=as_json)
 
 
@@ -74,7 +74,7 @@ def _change(place: Place, note_id: str, as_name: str | None, *, text: str, as_js
     if as_json:
         print_json(_as_json(after))
     else:
-        print(f"{row.kept_id} is forgotten." if not text else f"{row.kept_id}: {clean(text)}")
+        print(f"{row.kept_id} was deleted." if not text else f"{row.kept_id}: {clean(text)}")
     return Exit.OK
 
 

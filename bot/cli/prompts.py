@@ -79,7 +79,7 @@ class Given:
         """Return the grant from `--always` and `--match`, or None. Raises `UsageError`."""
         if self.always is None:
             if self.match or self.scope:
-                raise UsageError("--match and --scope say what --always allows; say --always too.")
+                raise UsageError("--match and --scope only work with --always.")
             return None
         try:
             seconds = timestamps.parse_duration(self.always)
@@ -104,7 +104,7 @@ class Given:
         words = (self.answer, self.value, self.text, self.reason, self.values, self.always, self.scope)
         if any(part is not None for part in words) or self.fields or self.files or self.match:
             raise UsageError(
-                "Change it first, with --edit alone, and see what it says then before you decide."
+                "Edit it first, with --edit alone, and read the result before you decide."
             )
 
     def read(self, prompt: Question) -> tuple[Json, str | None]:
@@ -157,7 +157,7 @@ def list_prompts(place: Place, *, as_json: bool) -> int:
     if as_json:
         print_json({"prompts": [_as_json(prompt, flows.get(prompt.session_id, "")) for prompt in found]})
     elif not found:
-        print("Nothing is asked right now.")
+        print("There are no open questions.")
     else:
         rows = [_row(prompt, flows.get(prompt.session_id, "")) for prompt in found]
         print_table(("PROMPT", "FLOW", "ASKED", "CHOICES", "QUESTION"), rows)
@@ -209,7 +209,7 @@ def show_prompt(place: Place, prompt_id: str, *, as_json: bool) -> int:
         choose = f"--value {shlex.quote(str(option['value']))}{'' if each.press else ' --reason ...'}"
         print(f"  - {one_line(each.label, 200)}  {paint('dim', choose)}")
     if prompt.options and prompt.accepts_text:
-        print(f"  - or other words  {paint('dim', '--text ...')}")
+        print(f"  - or your own answer  {paint('dim', '--text ...')}")
     for name in prompt.editable:
         print(f"  - change {name} first  {paint('dim', f'--edit {name}=...')}")
     for field in [] if prompt.options and not prompt.fills_beside else prompt.fields:
@@ -312,7 +312,7 @@ def hand_over_prompt(place: Place, prompt_id: str, to: str, as_name: str | None,
 
     doubt = asyncio.run(unchecked(place.settings(), to))
     if doubt is not None:
-        print(f"sayso: it could not be checked whether there is a {to}: {doubt}", file=sys.stderr)
+        print(f"sayso: could not check whether {to} exists: {doubt}", file=sys.stderr)
     change = Change("handOver", {"to": to}, f"Handed over to {to}.")
     return change_prompt(place, prompt_id, change, as_name, as_json=as_json)
 
@@ -336,7 +336,7 @@ def _session_of(store: Store, prompt: PromptState) -> Head:
     head = store.sessions.head(prompt.session_id)
     if head is None:
         raise Corrupt(
-            f"{prompt.session_id}, which asks this, is not in the store any more: its row was deleted."
+            f"{prompt.session_id}, which asks this, is no longer in the store: its row was deleted."
         )
     refuse_ended(head)
     return head
@@ -411,7 +411,7 @@ def release_lock(place: Place, name: str, session: str) -> int:
         store.consume((), utc_now(), [DropLock(row.name, row.session_id)])
         left = store.locks.rows(name)
     following = f" Next: {clean(left[0].session_id)}." if left else ""
-    print(f"{clean(row.session_id)} does not have lock {clean(name)} any more.{following}")
+    print(f"{clean(row.session_id)} no longer has lock {clean(name)}.{following}")
     return Exit.OK
 
 

@@ -70,10 +70,10 @@ def _exported(folder: Path) -> Iterator[Recorded]:
     """The runs in files of `sayso sessions export`. Raises `UsageError` for a folder without any, and for what is no such
     file."""
     if not folder.is_dir():
-        raise UsageError(f"{folder} is no folder.")
+        raise UsageError(f"{folder} is not a folder.")
     files = sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith("."))
     if not files:
-        raise UsageError(f"{folder} has no files of `sayso sessions export`.")
+        raise UsageError(f"{folder} has no files from `sayso sessions export`.")
     for path in files:
         try:
             file = read_export(path.read_bytes())
@@ -87,9 +87,9 @@ def _told(one: Compared) -> Iterator[str]:
         yield f"first difference: {one.first}"
     yield from one.approvals
     if one.plan is not None:
-        yield from (f"it waits, and could not go on: {problem}" for problem in one.plan.problems)
+        yield from (f"it waits and could not continue: {problem}" for problem in one.plan.problems)
         if not one.plan.problems and one.plan.waits:
-            yield f"it waits at {', '.join(one.plan.waits)}, and could go on there"
+            yield f"it waits at {', '.join(one.plan.waits)} and could continue there"
 
 
 def _summary(name: str, file: str, found: Sequence[Compared]) -> str:

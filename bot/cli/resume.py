@@ -51,7 +51,7 @@ def resume_session(place: Place, wanted: Resume, mode: Mode) -> int:
     if wanted.snapshot is not None:
         return _from_snapshot(place, wanted, wanted.snapshot.read_bytes(), mode)
     if wanted.session_id is None:
-        raise UsageError("Say which session: sayso sessions resume ID (sayso sessions list shows them).")
+        raise UsageError("Name the session: sayso sessions resume ID (sayso sessions list shows them).")
     text = wanted.session_id
 
     def find(store: Store) -> tuple[Head, Act | None]:
@@ -62,9 +62,9 @@ def resume_session(place: Place, wanted: Resume, mode: Mode) -> int:
             # with first.
             message = str(said.fields["text"])
             if not message.strip():
-                raise EmptyMessage("A resume needs a message that is not empty.")
+                raise EmptyMessage("The message is empty. Give a message to resume with.")
             if head.status == "running":
-                raise SessionRunning(f"Session {head.session_id} is running already; nothing was changed.")
+                raise SessionRunning(f"Session {head.session_id} is already running; nothing was changed.")
         return head, said
 
     return act(place, f"no session {text!r}", find, wanted.as_name, mode)
@@ -81,7 +81,7 @@ def said_of(state: State, wanted: Resume, message: str | None) -> Act | None:
         return None if message is None else Act("message", {"text": message}, goes_on=True)
     line = wanted.answer if wanted.answer is not None else message
     if line is None:
-        raise UsageError("--prompt says which question; give the answer with --answer VALUE.")
+        raise UsageError("--prompt selects the question; give the answer with --answer VALUE.")
     found = [
         prompt
         for prompt in open_prompts(state)
@@ -89,7 +89,7 @@ def said_of(state: State, wanted: Resume, message: str | None) -> Act | None:
     ]
     if len(found) != 1:
         names = ", ".join(prompt.prompt_id for prompt in open_prompts(state)) or "none"
-        raise UsageError(f"Say which question is answered, with --prompt ID. Open in this session: {names}.")
+        raise UsageError(f"Select the question with --prompt ID. Open in this session: {names}.")
     value, text = read_answer(found[0], line)
     return Act("answer", {"promptId": found[0].prompt_id, "value": value, "text": text}, goes_on=True)
 
@@ -133,7 +133,7 @@ def _thread(file: dict[str, Json]) -> Json:
     try:
         return file["state"]["thread"]
     except (KeyError, TypeError) as error:
-        raise SnapshotRefused("This is no snapshot file: its state is not one.") from error
+        raise SnapshotRefused("This is not a snapshot file: its state cannot be read.") from error
 
 
 async def _bring(place: Place, session_id: str, begin: Begin, mode: Mode) -> int:
@@ -151,7 +151,7 @@ async def _bring(place: Place, session_id: str, begin: Begin, mode: Mode) -> int
     if mode.json:
         print_json(found)
     else:
-        print(f"{session_id} is in this database now. It lives in a Slack thread: the bot goes on with it.")
+        print(f"{session_id} is now in this database. It runs in a Slack thread, so the bot continues it.")
     return exit_of(state)
 
 

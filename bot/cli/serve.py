@@ -93,7 +93,7 @@ def _tell(found: Started, flow: str, channel: str, as_json: bool) -> None:
         print(f"{flow} runs in {channel}: {found.session_id}")
     else:
         print(
-            f"{flow} is asked for in {channel}. The bot has not started it yet: it does when it runs (sayso start).",
+            f"{flow} is requested in {channel}. The bot starts it when it runs (sayso start).",
             file=sys.stderr,
         )
 
@@ -116,7 +116,7 @@ def start_command(place: Place, flows: list[Path], role: str) -> int:
     if role not in ROLES:
         raise SettingsError(f"--role takes {', '.join(ROLES)}, not {role!r}.")
     if database is not None and role != "all":
-        raise SettingsError(f"--role {role} needs Postgres (SAYSO_DATABASE_URL): one process serves a file.")
+        raise SettingsError(f"--role {role} needs Postgres (SAYSO_DATABASE_URL): only one process can serve an SQLite file.")
     bot = Bot(settings, flows=flows, role=role)
     if database is None:
         # Several may serve: each works on the lanes that it takes.
@@ -130,9 +130,9 @@ def _until_stopped(work: Coroutine[Any, Any, None]) -> int:
     try:
         asyncio.run(work)
     except asyncio.CancelledError:
-        print("Stopped at once. What was running is asked about at the next start.", flush=True)
+        print("Stopped immediately. At the next start, people are asked about interrupted work.", flush=True)
         return INTERRUPTED
-    print("Stopped. What waits for people is kept.", flush=True)
+    print("Stopped. Runs that wait for people are kept.", flush=True)
     return Exit.OK
 
 

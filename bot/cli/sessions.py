@@ -166,11 +166,11 @@ def show_spend(place: Place, days: int, *, as_json: bool) -> int:
         ]
         print_table(("SESSION", "FLOW", *heads[1:]), listed)
         if len(by_session) > _MOST_SESSIONS:
-            print(f"and {plural(len(by_session) - _MOST_SESSIONS, 'session')} more that cost less")
+            print(f"and {plural(len(by_session) - _MOST_SESSIONS, 'cheaper session')}")
         print()
     amount = sum(row.amount for row in rows if row.day == today.isoformat())
     if cap is None:
-        print(f"Today (UTC): {in_dollars(amount)}. No cap is set for a day (SAYSO_MAX_COST_PER_DAY).")
+        print(f"Today (UTC): {in_dollars(amount)}. No daily cap is set (SAYSO_MAX_COST_PER_DAY).")
     else:
         of, left = int(cap * NANO), max(0, int(cap * NANO) - amount)
         print(

@@ -58,7 +58,7 @@ def show_session(place: Place, /, text: str, **options: Any) -> int:
                 print(
                     f"{head.session_id}  {clean(head.flow_name)}  on hold\n"
                     f"  Its records do not verify: {one_line(head.quarantined or str(error), 300)}\n"
-                    "  It does not run, and nothing was changed. Restore the database from a backup, or start the flow again."
+                    "  It does not run. Restore the database from a backup, or start the flow again."
                 )
             return Exit.STORE
 
@@ -98,7 +98,7 @@ def _show(store: Store, head: Head, place: Place, look: Look) -> int:
         print(line)
     if look.conversation:
         turns = transcript(events)
-        for line in conversation_lines(turns, view.paint) if turns else ["", "No agent has said anything."]:
+        for line in conversation_lines(turns, view.paint) if turns else ["", "No agent has written anything yet."]:
             print(line)
     if look.events:
         print()
@@ -135,7 +135,7 @@ def export_session(place: Place, text: str, output: Path | None) -> int:
     with writable(output), durable_file(output) as file:
         file.write(data)
     print(
-        f"Written to {output}. Go on with it: {place.command('sessions', 'resume', '--snapshot', str(output))}"
+        f"Written to {output}. Continue it: {place.command('sessions', 'resume', '--snapshot', str(output))}"
     )
     return Exit.OK
 
@@ -143,7 +143,7 @@ def export_session(place: Place, text: str, output: Path | None) -> int:
 async def _export(store: Store, home: Path, session_id: str) -> bytes:
     from engine.run.engine import Engine
 
-    engine = Engine(store, policy=lambda *_: "looking only", runners={}, home=home)
+    engine = Engine(store, policy=lambda *_: "read-only", runners={}, home=home)
     engine.writer.start()
     try:
         return await engine.export(session_id)

@@ -66,11 +66,11 @@ def release_store(place: Place) -> int:
         print(clean(reason))
         standing = list(may_repeat(store))
         if standing:
-            print("What these did after the moment named may be done a second time:")
+            print("Work that these did after the given time may be done a second time:")
         for head, stands in standing:
             print(f"  {clean(head.session_id)}  {clean(head.flow_name)}  {clean(stands)}")
         store.unsuspend()
-    print("The store is released. What it has stored counts from here on.")
+    print("The store is released and continues from its stored state.")
     return Exit.OK
 
 
@@ -87,7 +87,7 @@ def back_up_store(place: Place, target: Path) -> int:
     back_up(database, target)
     print(f"{clean(str(target))} holds the database with {sessions} sessions, as it is now.")
     print(
-        f"The key is not in it, and without the key it cannot be read: keep {database.name}.key too, elsewhere."
+        f"It does not contain the key, and cannot be read without it: keep {database.name}.key too, in another place."
     )
     return Exit.OK
 
@@ -101,10 +101,10 @@ def restore_store(place: Place, backup: Path) -> int:
     kept = restore(_file(settings), backup, settings.secret_key, stamp)
     print(f"{clean(str(backup))} is restored to {_file(settings)}.")
     if kept is not None:
-        print(f"What was there is kept as {kept}.")
-    print("The store is suspended: what was done after the backup may be done a second time.")
+        print(f"The old database is kept as {kept}.")
+    print("The store is suspended: work done after the backup may be done a second time.")
     print(
-        f"See what that is: {place.command('doctor')}. Then let it go on: {place.command('store', 'release')}"
+        f"Check what that is: {place.command('doctor')}. Then release it: {place.command('store', 'release')}"
     )
     return Exit.OK
 
@@ -119,8 +119,7 @@ def _file(settings: Settings) -> Path:
     file = database_file(settings)
     if file is None:
         raise UsageError(
-            f"{place_of(settings.database_url)} is no SQLite file. Back a Postgres database up with pg_dump; "
-            "`sayso store copy` makes an SQLite file of it."
+            f"{place_of(settings.database_url)} is not an SQLite file. Back up a Postgres database with pg_dump, or copy it to an SQLite file with `sayso store copy`."
         )
     return file
 
@@ -130,7 +129,7 @@ def compact_store(place: Place) -> int:
     settings = place.settings()
     file = database_file(settings)
     if file is None:
-        raise UsageError(f"Only an SQLite file is compacted, not {place_of(settings.database_url)}.")
+        raise UsageError(f"Only an SQLite file can be compacted, not {place_of(settings.database_url)}.")
     with opened(settings, "nothing to compact") as store:
         others = store.serving()
         if others:
@@ -139,7 +138,7 @@ def compact_store(place: Place) -> int:
         store.compact()
     after = file.stat().st_size
     print(
-        f"{file}: {before / 2**20:.1f} MiB before, {after / 2**20:.1f} MiB now. It shrinks by itself from here on."
+        f"{file}: {before / 2**20:.1f} MiB before, {after / 2**20:.1f} MiB now. From now on it shrinks automatically."
     )
     return Exit.OK
 
@@ -153,7 +152,7 @@ def release_session(place: Place, text: str) -> int:
         events = _verify(store, head.session_id)
         store.sessions.release(head.session_id)
     print(
-        f"{clean(head.session_id)} is released: {events} events verify, and fold to where it stands. It goes on."
+        f"{clean(head.session_id)} is released: all {events} events verify. It continues."
     )
     return Exit.OK
 
@@ -166,12 +165,11 @@ def _verify(store: Store, session_id: str) -> int:
         flow_from_body(store.flows.text(state.flow_digest))
     except (Corrupt, MalformedJournal) as error:
         raise SessionError(
-            f"Session {session_id} stays on hold: {error} Restore the database, or the key beside it, as they were, "
-            "and release it again; or start the flow anew."
+            f"Session {session_id} stays on hold: {error} Restore the database or its key file and release the session again, or start the flow again."
         ) from error
     if pending(state):
         raise SessionError(
-            f"Session {session_id} waited for a lock and lost its place when it was put on hold. Start the flow anew."
+            f"Session {session_id} waited for a lock and lost its place when it was put on hold. Start the flow again."
         )
     return len(events)
 
@@ -233,7 +231,7 @@ def verify_history(place: Place, what: str, key: str | None = None, *, as_json: 
 
 def _audit_keys(place: Place) -> list[str]:
     settings = place.settings()
-    with opened(settings, "no public key here: give one with --key", verify=True) as store:
+    with opened(settings, "there is no public key here: give one with --key", verify=True) as store:
         if found := evidence.keys(store):
             return found
     raise UsageError("This store has no audit log. Give the public key of the export with --key.")
@@ -248,7 +246,7 @@ def _told(verdict: Verdict) -> str:
     checked = (
         "and nobody changed it"
         if verdict.signed
-        else ("but only its order was checked: the key that signed it is not here (SAYSO_SECRET_KEY)")
+        else ("but only its order was checked: the key that signed it is missing here (SAYSO_SECRET_KEY)")
     )
     return f"{name} verifies: its {verdict.events} events can have happened ({verdict.stands}), {checked}."
 
@@ -265,7 +263,7 @@ def readable(settings: Settings, data: bytes) -> bytes:
 
     sealer = _sealer(settings)
     if sealer is None:
-        raise KeyMissing("The file is encrypted, and the key that signed it is not here (SAYSO_SECRET_KEY).")
+        raise KeyMissing("The file is encrypted, and the key that signed it is missing here (SAYSO_SECRET_KEY).")
     return disclosed(Wrapping.of(settings.encryption_keys), sealer, data)
 
 
@@ -299,10 +297,10 @@ def _of_file(settings: Settings, path: Path) -> Verdict:
         said = _history(map(encode, file["journal"]), flow)
         if file["sessionId"] != said.session_id:
             raise MalformedJournal(
-                f"the file is of session {file['sessionId']}, its journal of {said.session_id}"
+                f"the file belongs to session {file['sessionId']}, but its journal to {said.session_id}"
             )
         if canonical(file["state"]) != canonical(to_json(said)):
-            raise MalformedJournal("the state in the file is not what its journal gives")
+            raise MalformedJournal("the state in the file differs from the state that its journal gives")
         state = _history(map(encode, journal), flow)
         verdict.status, verdict.stands = state.status, state.stands
         verdict.signed = sealer is not None

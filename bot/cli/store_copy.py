@@ -1,4 +1,4 @@
-"""`store copy`: everything that a store holds, moved between an SQLite file and a Postgres database, and to other keys."""
+"""`store copy`: everything that a store holds, moved between an SQLite file and a Postgres database, or to other keys."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def copy_stores(place: Place, source: str, target: str, to_env: Path | None) -> 
     print(f"{clean(place_of(to_url))} holds {plural(sessions, 'session')}, read back and verified.")
     told = "" if to_env is None else f", and its keys to those of {clean(str(to_env))}"
     print(
-        f"Set SAYSO_DATABASE_URL to it{told}. What was copied from is as it was: let nothing start on it again."
+        f"Set SAYSO_DATABASE_URL to it{told}. The old store is unchanged: start nothing on it again."
     )
     if beside is not None and after.secret_key is None:
         print(f"Its rows are signed with the key of the old one: SAYSO_SECRET_KEY=hex:$(cat {file}.key)")
-    print("The folders of sessions are no part of a store: they are in SAYSO_HOME.")
+    print("The session folders are not part of a store: they are in SAYSO_HOME.")
     return Exit.OK

@@ -47,7 +47,7 @@ async def _serve(place: Place, host: str, port: int | None, *, write: bool, open
     given, loop, stop = place.settings(), asyncio.get_running_loop(), asyncio.Event()
     if given.web == WebSettings() and not _is_loopback(host):
         raise UsageError(
-            f"{host} can be reached by others, so they have to log in: set SAYSO_WEB_OIDC_ISSUER or "
+            f"{host} can be reached from other machines, so people must log in: set SAYSO_WEB_OIDC_ISSUER or "
             "SAYSO_WEB_PROXY_HEADER (docs/control-room.md)."
         )
     for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -76,7 +76,7 @@ def _tell(
     if found is None:
         print("There are no sessions yet. The page shows the first one as soon as it starts.")
     elif found.home != given.home:
-        print("This home has no sessions but those of its local workspace (sayso dev).")
+        print("This home only has sessions of its local workspace (sayso dev).")
     address = access.address(given.web.url.rstrip("/") if given.web.url else url)
     print(f"The control room, {'with changes' if write else 'read-only'}. Ctrl-C ends it.\n\n  {address}\n")
     if given.web.url:

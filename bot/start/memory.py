@@ -61,7 +61,7 @@ class Notes:
                 if problem is not None:
                     return await self._notices.whisper(row, data, problem, "refused")
                 changed = memory.changed(stored, text, actor.record(), engine.now())
-                done = f"Noted: {_line(changed)}" if text else f"`{kept_id}` is forgotten."
+                done = f"Noted: {_line(changed)}" if text else f"`{kept_id}` was deleted."
                 thread_ts = str(data.get("threadTs") or data["ts"])
                 lane = thread_key(data["team"], channel, thread_ts)
                 told = note_to(lane, f"note:{row.key}", done)

@@ -112,7 +112,7 @@ class SessionQuarantined(SessionError):
 
 
 class EmptyMessage(SessionError):
-    """A resume needs a message that is not empty."""
+    """The message to resume with is empty."""
 
     code = "message_empty"
 

@@ -223,7 +223,7 @@ class Engine:
         `-` or `_`)."""
         session_id = checked_id(session_id or f"session-{self._entropy()[:10]}")
         if self.sessions.at_work(session_id):
-            raise SessionRunning(f"Session {session_id} is running already; nothing was changed.")
+            raise SessionRunning(f"Session {session_id} is already running; nothing was changed.")
         form = self.sessions.add_flow(flow)
         command = Start(session_id, dict(inputs), actor, thread, flow_revision=revision)
         thread_key = (thread or {}).get("key")
@@ -266,9 +266,9 @@ class Engine:
             stands = (await self.state(session_id)).stands
             raise SessionEnded(f"Session {session_id} is {stands}; it cannot be resumed.")
         if not message.strip():
-            raise EmptyMessage("A resume needs a message that is not empty.")
+            raise EmptyMessage("The message is empty. Give a message to resume with.")
         if head.status == "running":
-            raise SessionRunning(f"Session {session_id} is running already; nothing was changed.")
+            raise SessionRunning(f"Session {session_id} is already running; nothing was changed.")
         said = Resume if head.phase == "held" else Message
         command = said(message, actor, key or f"resume:{self._entropy()}")
         return await self.apply(session_id, command, consumed=consumed)

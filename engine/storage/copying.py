@@ -1,4 +1,4 @@
-"""A copy of everything that a store holds, in another one: from SQLite to Postgres or back, and to other keys.
+"""A copy of everything that a store holds, in another one: from SQLite to Postgres or back, or to other keys.
 
 Each row is verified with the keys of the store that it comes from, signed and encrypted with those of the other one, and read
 back. What does not verify comes as it is: signing it anew would make it believed. Chains are linked anew, so a session with a

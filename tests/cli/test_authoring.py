@@ -292,7 +292,7 @@ def test_a_scenario_reads_no_file_elsewhere(bench: Bench, folder: Path, text: st
     for name in ("test", "validate", "save"):
         found: Any = bench.call(name, given)
         assert [problem["message"] for problem in found["problems"]] == [
-            "it is outside of the folder of flows"
+            "it is outside the flows folder"
         ]
 
 

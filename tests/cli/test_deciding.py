@@ -268,7 +268,7 @@ def test_notes_of_agents_are_listed_edited_and_forgotten(cli: Cli) -> None:
     """Approved at the terminal, read by the next run; with who changed them, and for programs as JSON."""
     cli.env["SAYSO_SCRIPT"] = str(cli.write("noting.script.yml", NOTES))
     cli.write("noting.yml", NOTING)
-    assert "Nothing is noted." in cli.run("memory", "list").out
+    assert "There are no notes." in cli.run("memory", "list").out
     asked = str(cli.run("run", "noting.yml").json["prompts"][0]["promptId"])
     assert cli.run("memory", "list", "--json").json == {"notes": []}
     assert "completed after" in cli.run("prompts", "answer", asked, "approve").out
@@ -285,7 +285,7 @@ def test_notes_of_agents_are_listed_edited_and_forgotten(cli: Cli) -> None:
     assert "2,000 characters" in cli.run("memory", "edit", note["noteId"], "x" * 2001).err
     assert "is forgotten" in cli.run("memory", "forget", note["noteId"]).out
     assert "There is no note" in cli.run("memory", "forget", note["noteId"]).err
-    assert "Nothing is noted." in cli.run("memory", "list").out
+    assert "There are no notes." in cli.run("memory", "list").out
 
 
 def test_grants_beyond_a_run_are_listed_and_revoked_and_a_terminal_gives_none(cli: Cli) -> None:

@@ -27,7 +27,7 @@ def begin(cli: Cli, *options: str) -> str:
 
 def test_locks_are_listed_with_their_queues(cli: Cli) -> None:
     """The holder first, then who waits, in order; the session that waits says so where it is listed and shown."""
-    assert cli.run("locks").out == "No lock is held.\n"
+    assert cli.run("locks").out == "There are no locks in use.\n"
     holder, waits = begin(cli), begin(cli, "--no-wait")
     lines = cli.run("locks").out.splitlines()
     assert [line.split()[:2] for line in lines[1:]] == [["deploy-api", holder], ["deploy-api", waits]]

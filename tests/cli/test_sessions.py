@@ -32,7 +32,7 @@ def paused(cli: Cli) -> dict[str, Any]:
 
 def test_looking_makes_no_database(cli: Cli) -> None:
     """Where nothing ever ran there is nothing to list, and looking leaves no trace."""
-    assert cli.run("sessions", "list").out == "No session is open. Ended ones: --all\n"
+    assert cli.run("sessions", "list").out == "No open sessions. Add --all to list ended ones.\n"
     assert cli.run("prompts", "list", "--json").json == {"prompts": []}
     assert cli.run("sessions", "show", "session-1").code == 2
     assert list(cli.cwd.iterdir()) == []

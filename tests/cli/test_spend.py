@@ -43,7 +43,7 @@ def test_without_any_there_is_the_cap_to_tell(cli: Cli) -> None:
     """A place where no agent ran says so, and what a day may cost; without a cap it says that."""
     out = cli.run("spend").out
     assert out.splitlines() == [
-        "No agent has asked a model in the last 7 days.",
+        "No agent has called a model in the last 7 days.",
         "Today (UTC): $0.00 of $50.00 (SAYSO_MAX_COST_PER_DAY), $50.00 left.",
     ]
     cli.env["SAYSO_MAX_COST_PER_DAY"] = "none"

@@ -213,7 +213,7 @@ def test_a_paused_session_goes_on_with_its_own_text(cli: Cli, paused: dict[str, 
 
 
 def test_migrate_says_what_it_means_and_then_switches(cli: Cli, paused: dict[str, Any]) -> None:
-    """A dry run changes nothing; the migration is journaled, and the session goes on with the new text."""
+    """A dry run changes nothing; the migration is journaled, and the session continues with the new version."""
     file, session_id = cli.cwd / "flows/talk.yml", paused["sessionId"]
     file.write_text(file.read_text().replace("Hello", "Goodbye"))
     dry = cli.run("sessions", "migrate", session_id, "--dry-run")
@@ -257,7 +257,7 @@ def test_a_migration_is_handed_to_the_terminal_that_has_the_session(cli: Cli) ->
         session_id = cli.run("sessions", "list", "--json").json["sessions"][0]["sessionId"]
         file.write_text(file.read_text().replace("Hello", "Goodbye"))
         done = cli.run("sessions", "migrate", session_id)
-        assert (done.code, f"{session_id} goes on with the new text." in done.out) == (0, True), done
+        assert (done.code, f"{session_id} continues with the new version." in done.out) == (0, True), done
         terminal.type("eu")
         terminal.expect("Why?")
         terminal.type("so")

@@ -78,7 +78,7 @@ async def test_a_health_check_asks_the_server(
         with psycopg.connect(env["SAYSO_DATABASE_URL"], autocommit=True) as raw:
             raw.execute("UPDATE workers SET beat = beat - %s * interval '1 s'", (LIMIT_SECONDS,))
         dead = await asyncio.to_thread(cli.run, "doctor", "--live")
-    assert (dead.code, dead.out) == (1, "Nobody serves the database.\n"), dead
+    assert (dead.code, dead.out) == (1, "No process serves the database.\n"), dead
 
 
 @pytest.mark.long

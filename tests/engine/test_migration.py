@@ -222,7 +222,7 @@ async def test_a_fork_from_before_the_switch_has_the_text_of_that_time(rig: Engi
 
 
 async def test_a_migrated_session_travels_with_its_new_text(tmp_path: Path) -> None:
-    """Exported and brought into another store with the same key, it goes on with the new text."""
+    """Exported and brought into another store with the same key, it continues with the new version."""
     backing = Backing("memory", tmp_path)
     key = b"k" * 32
     async with running(backing.open(key), tmp_path) as rig:
