@@ -61,10 +61,7 @@ def notices(store: Store, reason: str) -> list[PutOutbox]:
 
 def _notice(key: str, head: Head, thread_key: str, stands: str) -> PutOutbox:
     text = (
-        f"⏸️ *{escape(head.flow_name)}* (`{head.session_id}`) stands still: what sayso has stored is older than what it had "
-        f"acknowledged, or was changed outside. As stored: {escape(stands)}. What was done after that may be done a "
-        "second time, and what was answered after that may be asked again. Nothing runs until whoever runs sayso has "
-        "looked: `sayso doctor` says more, `sayso store release` lets it go on. What is said here meanwhile is read then."
+        f"⏸️ *{escape(head.flow_name)}* (`{head.session_id}`) is suspended: the stored data is older than the last acknowledged state, or was changed from outside. As stored: {escape(stands)}. Later work may be done a second time, and later answers may be asked for again. Nothing runs until a sayso admin has checked the store (`sayso doctor`) and released it (`sayso store release`). Messages here are read after that."
     )
     return note_to(thread_key, key, text)
 

@@ -37,7 +37,7 @@ _TIMEOUTS = {
     "reject": ("No decision by then: rejected", "rejected"),
     "approve": ("No decision by then: approved", "approved"),
     "default": ("No answer by then: the default is used", "the default was used"),
-    "cancel": ("No answer by then: the server is told", "the server was told"),
+    "cancel": ("No answer by then: the server is notified", "the server was notified"),
 }
 """The effect of a timeout, before and after it."""
 _VERDICTS = {
@@ -45,7 +45,7 @@ _VERDICTS = {
     "reject": (EMOJI["rejected"], "*Rejected*"),
     ANSWER: ("✍️", "*Not run. Someone entered this result instead:*"),
 }
-_READ = "Everybody in the thread can read it."
+_READ = "Everyone in the thread can read it."
 
 
 # --- the record --------------------------------------------------------------------------------------------
@@ -269,9 +269,9 @@ def _lead(prompt: Asked, people: Whom, scene: Scene) -> Words:
     kind = prompt.rules
     icon, words = kind.icon, (kind.lead if prompt.open else kind.closed or kind.lead)
     if prompt.everybodys:
-        icon, words = "🔐", "*For the admins of sayso* · a run of {whom}"
+        icon, words = "🔐", "*For the sayso admins* · run by {whom}"
     elif is_outage(prompt):
-        icon, words = "⏳", "*The model is away:* {whom}"
+        icon, words = "⏳", "*The model is unavailable:* {whom}"
     before, _, after = words.replace("{label}", kind.label).partition("{whom}")
     outside = (" · *", Said(" › ".join(scene.outside)), "*") if scene.outside else ()
     return (Icon(icon), before, people, after, *outside)
@@ -297,8 +297,8 @@ def _values(prompt: Asked) -> list[Value]:
 
 def _covers(prompt: Asked, covers: Mapping[str, Json], step: str) -> Words:
     approved = (prompt.answer or {}).get("value") == "approve"
-    said = "This was approved" if approved else "It was about"
-    head = f"*{'This runs when it is approved' if prompt.open else said}*"
+    said = "This was approved" if approved else "Proposed action"
+    head = f"*{'This runs after approval' if prompt.open else said}*"
     if prompt.is_request:
         return (head,)
     kind = Said(str(covers.get("type") or "step"), 40)
@@ -352,7 +352,7 @@ def _rules(prompt: Asked, scene: Scene) -> Iterator[Words]:
 def _clocks(prompt: Asked, scene: Scene) -> Iterator[Words]:
     if prompt.remind_seconds:
         hours = (" of working time (", Said(str(prompt.hours["timezone"]), 40), ")") if prompt.hours else ()
-        yield (Icon("🔔"), "Reminds every ", Said(elapsed(prompt.remind_seconds)), *hours, ".")
+        yield (Icon("🔔"), "Reminder every ", Said(elapsed(prompt.remind_seconds)), *hours, ".")
     told = [prompt.escalate[step]["to"] for step in prompt.escalated[-_STEPS:]]
     if told:
         targets = joined((_targets(entries, scene) for entries in told), "; ")
@@ -376,8 +376,8 @@ def _control(prompt: Asked, index: int, option: Mapping[str, Json]) -> Control:
     elif prompt.is_approval and value == ANSWER:
         # Where others must agree on a result, it begins with the one that is there.
         given = [str(vote["reason"]) for vote in prompt.votes if vote["vote"] == ANSWER]
-        hint = f"It is what the agent is told; the tool does not run. {_READ}"
-        told = Asks("Result, in place of the tool's", hint=hint, given=given[-1] if given else "")
+        hint = f"The agent receives this text; the tool does not run. {_READ}"
+        told = Asks("Result to use instead of the tool's", hint=hint, given=given[-1] if given else "")
     press = told is None or (told.optional and not asks)
     return Control(index, str(option.get("label")), option.get("style"), told, press)
 
@@ -417,7 +417,7 @@ def _outcome(prompt: Asked, scene: Scene) -> Words:
         case "expired":
             what: Words = (_TIMEOUTS.get(prompt.on_timeout, _TIMEOUTS["fail"])[1],)
             if goto := goto_of(prompt):
-                what = ("it goes on at *", Said(scene.goto or goto), "*")
+                what = ("the run continues at *", Said(scene.goto or goto), "*")
             return (Icon("⌛"), "*Nobody answered in time:* ", *what, *when)
         case _:
             why = Said(scene.reason or "it is no longer needed", 200)

@@ -346,7 +346,7 @@ class Conversation:
         self, row: InboxRow, data: dict[str, Json], actor: Actor, sessions: Iterable[str]
     ) -> bool:
         """Ask before `cancel` ends a run; people who may not end it are told at once."""
-        mine, refusal = [], "You may not cancel this."
+        mine, refusal = [], "You can't cancel this."
         for session_id in sessions:
             state = await self.notices.engine.verified_state(session_id)
             verdict = authorize(actor, "cancel", self.notices.gate.target(state.actor, True))

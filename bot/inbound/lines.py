@@ -53,19 +53,19 @@ def parse(text: str, flows: Iterable[str], faults: Mapping[str, str] | None = No
     if words and words[0].value.lower() == "run":
         words = words[1:]
     if not words:
-        return BadLine(f"Say which flow to run: {_listed(names)}.")
+        return BadLine(f"Name the flow to run: {_listed(names)}.")
     first = words[0].value
     name = first if first in names else first.lower()
     if name not in names and name in (faults or {}):
-        return BadLine(f"`{name}` is not served: its file cannot be loaded. {_shown((faults or {})[name])}")
+        return BadLine(f"`{name}` cannot be started: its file cannot be loaded. {_shown((faults or {})[name])}")
     if name not in names:
         return BadLine(f"There is no flow `{_shown(first)}`. {_nearest(name, names)}")
     inputs: dict[str, Any] = {}
     for word in words[1:]:
         if word.open:
-            return BadLine('A quote is opened and not closed. Write values with spaces as `key="two words"`.')
+            return BadLine('A quote is not closed. Write values with spaces as `key="two words"`.')
         if word.key is None:
-            return BadLine(f"I do not understand `{_shown(word.value)}`: inputs are written `key=value`.")
+            return BadLine(f"I don't understand `{_shown(word.value)}`: write inputs as `key=value`.")
         if word.key in inputs:
             return twice(word.key)
         inputs[word.key] = word.value
@@ -146,7 +146,7 @@ def _nearest(name: str, names: list[str]) -> str:
 
 
 def _listed(names: list[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names) or "none is served here"
+    return ", ".join(f"`{name}`" for name in names) or "there are none here"
 
 
 def _shown(word: str) -> str:

@@ -67,8 +67,8 @@ PRESS = re.compile(
 GONE = "This button no longer exists."
 UNKNOWN = "This question no longer exists."
 OLDER = "This has changed since you opened it. Please review the current version."
-NOT_THE_AUTHOR = "Only whoever wrote the reply can say that."
-UNWRITTEN = "Your reply is not there any more. Please write it again."
+NOT_THE_AUTHOR = "Only the person who wrote the reply can do this."
+UNWRITTEN = "Your reply no longer exists. Please write it again."
 COPY = "This button is out of date. Please use the latest message."
 
 

@@ -309,7 +309,7 @@ def cut_row(state: State, turn: str) -> PutOutbox:
 def compacted_row(state: State, turn: str, replaced: int) -> PutOutbox:
     """The beginning of a long conversation became a summary."""
     what = "1 earlier message is" if replaced == 1 else f"{replaced:,} earlier messages are"
-    note = f"🗜️ _The conversation had become long: {what} now kept as a summary._"
+    note = f"🗜️ _The conversation became too long: {what} now kept as a summary._"
     key = f"{SPEECH}:{state.session_id}:{turn}:compacted"
     return entry_row(state, key, turn, {"note": note})
 

@@ -373,7 +373,7 @@ def root_row(key: str, channel: str, text: str, then: dict[str, Json]) -> PutOut
     return _row("root", key, key, channel=channel, text=text, then=then)
 
 
-SCRIPTED = "🎭 _A script answers here instead of Claude. It says the same thing every time._"
+SCRIPTED = "🎭 _A script answers here instead of Claude. It always gives the same answers._"
 
 
 def scripted_rows(before: State, after: State, events: Sequence[Event]) -> list[PutOutbox]:

@@ -144,7 +144,7 @@ class Notices:
             return False
         log.warning("press %s given up: %s", row.key, error)
         return await self.whisper(
-            row, data, "Slack could not say who you are just now. Please press again.", "refused"
+            row, data, "Slack could not identify you right now. Please press again.", "refused"
         )
 
 

@@ -266,7 +266,7 @@ def _feedback(key: str) -> Block:
 
 def noted_text(value: str) -> str:
     """Return the confirmation for the person who pressed one of the feedback buttons."""
-    return f"{NOTED[value]}, with your name, for whoever runs this app. The other button changes it."
+    return f"{NOTED[value]}, with your name, for the people who run this app. The other button changes it."
 
 
 def entry_weight(entry: Entry) -> int:

@@ -70,7 +70,7 @@ def value_blocks(said: Face) -> list[Block]:
     )
     if kept < len(lines) or cut:
         left = plural(len(lines) - kept, "more field") if kept < len(lines) else "some values"
-        made.append(_not_all(said.question, f"⚠️ Not shown in full here: {left}."))
+        made.append(_not_all(said.question, f"⚠️ Not shown in full: {left}."))
     return [*made, context(mrkdwn(said.changed))] if said.changed else made
 
 
@@ -87,7 +87,7 @@ def _not_all(prompt: Asked, words: str) -> Block:
     if not prompt.open:
         return section(words)
     show = opens("Show all", "whole", prompt)
-    return {**section(f"{words} Read all of it before you decide."), "accessory": show}
+    return {**section(f"{words} Read the full text before you decide."), "accessory": show}
 
 
 def _value(field: Mapping[str, Json], value: Json, *, posted: bool) -> str:
@@ -107,7 +107,7 @@ def runs_blocks(prompt: Asked, room: int, *, least: int = 60, notice: int | None
     notice = notice or (700 if prompt.open else 300)
     piece = clip(text, max(least, room - size([preformatted("")]) - notice))
     missing = len(text) - len(piece) + 1
-    said = f"⚠️ *Cut here:* {plural(missing, 'more character')} did not fit into one message."
+    said = f"⚠️ *Cut off:* {plural(missing, 'more character')} did not fit in this message."
     return [preformatted(piece), _not_all(prompt, said)]
 
 
@@ -121,7 +121,7 @@ def whole(said: Face) -> list[Block]:
     made = whole_blocks("\n".join(lines), most=80_000)
     covers = said.question.covers or {}
     if covers:
-        made += [section("*What will run*"), *whole_blocks(str(covers.get("text") or ""))]
+        made += [section("*This will run*"), *whole_blocks(str(covers.get("text") or ""))]
     return made
 
 
@@ -137,7 +137,7 @@ def whole_blocks(text: str, *, most: int = 130_000) -> list[Block]:
         made.append(preformatted(piece))
         rest = rest[len(piece) :]
     if rest:
-        made.append(context(f"⚠️ *Cut here:* {plural(len(rest), 'more character')} not shown."))
+        made.append(context(f"⚠️ *Cut off:* {plural(len(rest), 'more character')} not shown."))
     return made
 
 

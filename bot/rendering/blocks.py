@@ -112,7 +112,7 @@ def lacking(lacks: Sequence[str]) -> list[Block]:
     """Return a note about resources of a flow that are missing here; empty if there are none."""
     if not lacks:
         return []
-    return [small(f"⚠️ Needed later, and missing here: {one_line('; '.join(lacks), 500)}", most=600)]
+    return [small(f"⚠️ Missing here and needed later: {one_line('; '.join(lacks), 500)}", most=600)]
 
 
 LABEL = 75
@@ -168,7 +168,7 @@ def fit(head: Sequence[Block], body: Sequence[Block], tail: Sequence[Block] = ()
             break
         kept.append(block)
     left_out = len(body) - len(kept)
-    notice = [context("_The rest does not fit into one message and is not shown._")] if left_out else []
+    notice = [context("_The rest does not fit in this message and is not shown._")] if left_out else []
     return [*head, *kept, *notice, *tail]
 
 
@@ -178,7 +178,7 @@ def fit_text(head: Sequence[Block], mrkdwn: str, tail: Sequence[Block] = ()) -> 
     room = MOST_UNITS - size(list(head)) - size(list(tail)) - _NOTICE
     made, rest = text_sections(mrkdwn, min(MOST_MESSAGE, room))
     if rest:
-        made.append(context(f"_Cut here: {plural(len(rest), 'more character')} not shown._"))
+        made.append(context(f"_Cut off: {plural(len(rest), 'more character')} not shown._"))
     return [*head, *made, *tail]
 
 

@@ -88,7 +88,7 @@ def calls_message(state: State, calls: Sequence[Asked], flow: Flow, ids: Ids, no
         runs = approvals.runs_blocks(one, room, notice=_NOTICE if many else None)
         blocks += [title, *runs, *rest]
     typed = [f"`sayso prompts answer {said.question.prompt_id}`" for said in waiting]
-    plain = f"Its buttons cannot be shown. Use {', '.join(typed)}." if typed else ""
+    plain = f"If you see no buttons, use {', '.join(typed)}." if typed else ""
     text = "\n".join([lead, *(safe(one_line(str((one.covers or {}).get("text")), 200)) for one in calls)])
     return rendered(text, [*blocks, *tail], key, plain=plain)
 

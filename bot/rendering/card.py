@@ -96,14 +96,14 @@ def card(
     head += lacking(lacks)
     if state.limits:
         went_on = one_line(", ".join(map(limits.told, state.limits)), 300)
-        head.append(small(f"🔁 Went on at a limit: {went_on}", most=600))
+        head.append(small(f"🔁 Continued past a limit: {went_on}", most=600))
     as_of = with_id(context(f"As of {date(now, '{time_secs}')}", most=300), AS_OF)
     tail = [] if state.ended or folded else [as_of]
     if state.phase in ("running", "waiting", "pausing", "held", "unreachable"):
         confirm = {
             "title": words("Cancel this run?"),
-            "text": words("What is done stays done. Nothing further starts."),
-            "confirm": words("Cancel it"),
+            "text": words("Completed steps are not undone. Nothing more starts."),
+            "confirm": words("Cancel run"),
             "deny": words("Keep going"),
             "style": "danger",
         }
@@ -167,7 +167,7 @@ def _status(state: State, flow: Flow, names: Mapping[str, str], behind: Behind |
             return f"{EMOJI['waiting']} *Waiting*"
         if waited_out(state.nodes.get(timers[0][2])):
             next_try = date(timers[0][0], "{time_secs}")
-            return f"{EMOJI['waiting']} *Waiting* for the provider, next try at {next_try} · write here to try at once"
+            return f"{EMOJI['waiting']} *Waiting* for the provider, next try at {next_try} · write here to retry now"
         if timers[0][1] == "followUp":
             return f"{LISTENING} *Listening* for a reply here until {date(timers[0][0])} · `done` ends it"
         again = " to try again" if timers[0][1] == "retry" else ""
@@ -189,7 +189,7 @@ def _pausing(state: State, flow: Flow) -> str:
     """Return the nodes that were told to leave and still run."""
     running = [place_of(state, flow, path) for path in sorted(state.launched)]
     more = f" and {len(running) - 3} more" if len(running) > 3 else ""
-    return f" · as soon as {', '.join(running[:3])}{more} has ended" if running else ""
+    return f" · when {', '.join(running[:3])}{more} ends" if running else ""
 
 
 def _held(state: State) -> str:

@@ -16,15 +16,15 @@ from engine.language.counting import elapsed, ordinal
 _WHY = {
     "is_archived": "the channel was archived",
     "not_in_channel": "I was removed from the channel",
-    "channel_not_found": "I cannot see the channel any more",
-    "is_inactive": "the channel is not in use any more",
+    "channel_not_found": "I can no longer see the channel",
+    "is_inactive": "the channel is inactive",
     "restricted_action": "I am not allowed to post there",
     "restricted_action_read_only_channel": "the channel is read-only",
     "restricted_action_thread_only_channel": "the channel takes replies only",
     "restricted_action_non_threadable_channel": "the channel takes no replies",
-    "thread_not_found": "the message that the thread begins with is gone",
-    "missing_scope": "the app lacks a right, which `sayso doctor` names",
-    "msg_too_long": "Slack finds the question too long",
+    "thread_not_found": "the first message of the thread was deleted",
+    "missing_scope": "the app lacks a permission (see `sayso doctor`)",
+    "msg_too_long": "the question is too long for Slack",
     "not_shown": "Slack has not let me show the question for a day",
 }
 _REMEDY = {
@@ -69,9 +69,9 @@ def escalation(
         if entry not in people
     ]
     if others:
-        parts.append(f"Told as well: {', '.join(others)}.")
+        parts.append(f"Also notified: {', '.join(others)}.")
     if told.get("mayAnswer") and people_among(told["to"]):
-        parts.append("They may answer too.")
+        parts.append("They can answer, too.")
     return " ".join(parts)
 
 
@@ -79,8 +79,7 @@ def told_elsewhere(state: State, prompt: Asked, flow: Flow, link: str | None) ->
     """The same for another channel, or one person."""
     place = f"<{link}|its thread>" if link else f"<#{(state.thread or {}).get('channel')}>"
     return (
-        f"⏫ *{safe(one_line(flow.name, 80))}* waits for an answer to *{asks_for(state, prompt, flow)}* in {place}: "
-        f"nobody has given one since {date(prompt.requested_at)}{_until(prompt)}."
+        f"⏫ *{safe(one_line(flow.name, 80))}* is waiting for an answer to *{asks_for(state, prompt, flow)}* in {place}: nobody has answered since {date(prompt.requested_at)}{_until(prompt)}."
     )
 
 
@@ -92,7 +91,7 @@ def out_of_reach_words(reason: str | None) -> str:
 def out_of_reach(state: State, flow: Flow, reason: str, until: str | None) -> str:
     """Return the message to the requester when the session's thread takes no posts."""
     channel = (state.thread or {}).get("channel")
-    ends = f" If that does not come until {date(until)}, it fails." if until else ""
+    ends = f" If I cannot post there by {date(until)}, the run fails." if until else ""
     remedy = _REMEDY.get(reason, "Let me post there again")
     return (
         f"⚠️ I cannot post in <#{channel}>: {safe(out_of_reach_words(reason))}. "
@@ -107,11 +106,11 @@ def deleted_too_often(state: State, prompt: Asked, flow: Flow) -> str:
     return (
         f"⚠️ The question *{label_of(flow, prompt.path)}* of *{safe(one_line(flow.name, 80))}* in <#{channel}> was deleted "
         f"{prompt.reposts + 1} times and is not shown again. It is still open{_until(prompt)}: "
-        f"`sayso prompts answer {safe(prompt.prompt_id)}` answers it, `cancel` in the thread ends the run."
+        f"`sayso prompts answer {safe(prompt.prompt_id)}` answers it; `cancel` in the thread ends the run."
     )
 
 
 def refused_target(to: str, reason: str) -> str:
     """Return the message to the thread when somebody could not be notified."""
     target = f"<#{to}>" if not people_among([to]) else as_code(one_line(to, 80))
-    return f"⚠️ {target} could not be told: {safe(one_line(reason, 200))}"
+    return f"⚠️ {target} could not be notified: {safe(one_line(reason, 200))}"

@@ -51,8 +51,7 @@ def always_view(
     )
     if of_request:
         said = (
-            f"Approves this call and allows later calls of {name} that match below. Arguments that are not listed must be "
-            "equal. `*` stands for any text that a shell does not act on."
+            f"Approves this call and allows later calls of {name} that match below. Arguments that are not listed must be identical. `*` matches any text without shell syntax."
         )
     blocks: list[Block] = [section(said)]
     for name in patterned(given):
@@ -121,7 +120,7 @@ def allowed_blocks(state: State, prompt: Asked) -> list[Block]:
     revoke = actions([button("Revoke", REVOKE, handle(prompt))])
     grant, always = state.grants.get(prompt.prompt_id), (prompt.answer or {}).get("always")
     if grant is not None and (grant.over is not None or state.ended):
-        return [context(f"♾️ Calls like this were always allowed; that is {grant.over or 'over'}.")]
+        return [context(f"♾️ Calls like this were always allowed; this is {grant.over or 'over'}.")]
     if grant is not None:
         return [context(line(grant)), revoke]
     if always is None or prompt.at is None or not prompt.is_request:

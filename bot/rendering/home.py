@@ -85,10 +85,10 @@ def home_view(page: HomePage) -> dict[str, Any]:
                 *home_grants([entry.state for entry in page.running], page.now, page.allowed),
             ][: MOST_RUNNING + _MOST_GRANTS],
             len(page.running) - MOST_RUNNING,
-            "No run is open for you or in your channels.",
+            "There are no open runs for you or in your channels.",
         ),
         header("Recent"),
-        *_listed([_run(entry) for entry in page.recent[:MOST_RECENT]], 0, "Nothing ended lately."),
+        *_listed([_run(entry) for entry in page.recent[:MOST_RECENT]], 0, "No recent runs."),
         header("Start a flow"),
         *_flows(page.flows),
         context(f"As of {date(page.now, '{time_secs}')}"),
@@ -151,9 +151,9 @@ def _waiting(page: HomePage) -> list[Block]:
         hidden = len(page.waiting)
         return [
             section(
-                f"_Nothing of this kind; {hidden} other{'s' if hidden > 1 else ''}._"
+                f"_No matches; {hidden} hidden._"
                 if hidden
-                else "_Nothing waits for you._"
+                else "_Nothing is waiting for you._"
             )
         ]
     made: list[Block] = []
@@ -192,7 +192,7 @@ def _others(others: Sequence[Waiting]) -> list[Block]:
         return []
     lines = [context(waits_line(entry)) for entry in others[:MOST_OTHERS]]
     more = len(others) - MOST_OTHERS
-    return [header("You wait for"), *lines, *([context(f"… and {more:,} more")] if more > 0 else [])]
+    return [header("You are waiting for"), *lines, *([context(f"… and {more:,} more")] if more > 0 else [])]
 
 
 # --- runs and flows ----------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def _linked(name: str, link: str | None) -> str:
 
 def _flows(flows: Mapping[str, Flow]) -> list[Block]:
     if not flows:
-        return [section("_No flow is served yet._")]
+        return [section("_There are no flows yet._")]
     names = sorted(flows)
     blocks = []
     for name in names[:MOST_FLOWS]:

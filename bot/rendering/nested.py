@@ -142,7 +142,7 @@ def _calls(waits: Waits, path: str, agent: AgentRun, depth: int) -> list[str]:
             asks = asks_for(waits.state, one, waits.flow)
             lines.append(f"{indent}{EMOJI['waiting']} {asks} · {wait_words(one, waits.state, waits.names)}")
     more = len(lines) - _MOST_INSIDE
-    return lines[:_MOST_INSIDE] + ([f"{indent}… {more} more under way"] if more > 0 else [])
+    return lines[:_MOST_INSIDE] + ([f"{indent}… {more} more running"] if more > 0 else [])
 
 
 def _ordinal(path: str) -> int:
@@ -178,7 +178,7 @@ def _side_by_side(waits: Waits, path: str, depth: int) -> list[str]:
         if (container := state.containers.get(one)) is not None and container.agent is not None:
             lines += _calls(waits, one, container.agent, depth + 1)
     more = len(inner) - _MOST_INSIDE
-    return lines + ([f"{INDENT * depth}… {more:,} more under way"] if more > 0 else [])
+    return lines + ([f"{INDENT * depth}… {more:,} more running"] if more > 0 else [])
 
 
 def _stands_alone(state: State, path: str) -> bool:

@@ -148,7 +148,7 @@ def end_note(
     unknown = [path for path in state.active if state.nodes[path].type not in WITHOUT_EFFECT]
     if unknown:
         parts.append(
-            f"*Not known whether it was done:* {_names([*dict.fromkeys(place_of(state, flow, one) for one in unknown)])}."
+            f"*Outcome unknown:* {_names([*dict.fromkeys(place_of(state, flow, one) for one in unknown)])}."
         )
     missing = _missing(state, flow)
     if missing:
@@ -164,7 +164,7 @@ def end_note(
 
 def retried_text(state: State, flow: Flow, key: str, user: str) -> str:
     """Return the note of a bad end once the session is tried again, without buttons."""
-    return f"{end_note(state, flow, key).text}\n🔁 <@{user}> tries it again below."
+    return f"{end_note(state, flow, key).text}\n🔁 <@{user}> is retrying it below."
 
 
 def _remedies(state: State, flow: Flow) -> list[Block]:
@@ -176,7 +176,7 @@ def _remedies(state: State, flow: Flow) -> list[Block]:
         return [again]
     node = node_of(flow, failed)
     step = failed if node is None else node.name or node.id
-    return [button(f"Try again from {shown(step)}", RETRY, state.session_id, "primary"), again]
+    return [button(f"Retry from {shown(step)}", RETRY, state.session_id, "primary"), again]
 
 
 def _why(state: State, flow: Flow, by: Mapping[str, Json] | None, reason: str | None) -> str:
@@ -394,7 +394,7 @@ def _text_blocks(text: Json, making: _Making) -> list[Block]:
         return []
     made, rest = text_sections(str(text), min(MOST_MESSAGE, making.room))
     if rest:
-        making.into_file("message.txt", plain(str(text)), "The whole text is in")
+        making.into_file("message.txt", plain(str(text)), "Full text:")
     return made or [section(" ")]
 
 
@@ -404,7 +404,7 @@ def _markdown(text: Json, making: _Making) -> list[Block]:
     whole = shown(str(text))
     most = min(MARKDOWN_MOST, making.room - 100)
     if weight(whole) > most:
-        making.into_file("message.md", str(text), "The whole text is in")
+        making.into_file("message.md", str(text), "Full text:")
         whole = _cut_markdown(whole, most - 20)
     return [{"type": "markdown", "text": whole or " "}]
 
@@ -438,7 +438,7 @@ def _fields(fields: Json, making: _Making) -> list[Block]:
         shown_fields.append(made)
     if not whole:
         lines = (f"{plain(one['title'])}: {plain(_value(one))}\n" for one in fields)
-        making.into_file("fields.txt", "".join(lines), "All of it is in")
+        making.into_file("fields.txt", "".join(lines), "All fields:")
     return [
         {"type": "section", "fields": shown_fields[at : at + 10]} for at in range(0, len(shown_fields), 10)
     ]
@@ -458,7 +458,7 @@ def _table(table: Json, making: _Making, beside: bool) -> list[Block]:
     block, whole = table_block(columns, rows, room, str(table.get("title") or ""))
     if not whole:
         making.into_file(
-            "table.csv", csv_of(columns, rows), f"The whole table ({plural(len(rows), 'row')}) is in"
+            "table.csv", csv_of(columns, rows), f"Full table ({plural(len(rows), 'row')}):"
         )
     return [block]
 

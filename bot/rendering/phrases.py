@@ -35,10 +35,10 @@ NOBODY: Mapping[str, Behind | None] = {}
 GO_ON = "resume"
 """Message to a session for a bare `resume`."""
 
-SEVERAL_HERE = "Several flows wait in this conversation. Please reply in the thread of the one you mean."
+SEVERAL_HERE = "Several runs are waiting in this conversation. Please reply in the thread of the one you mean."
 """Reply in a direct message to text that fits several flows."""
 
-RECORDED = "Recorded. This is paused, so it goes on with your answer after `resume`."
+RECORDED = "Your answer is recorded. This run is paused and will use it after `resume`."
 """Reply to an answer while the session is held."""
 
 
@@ -49,14 +49,14 @@ LATER = "The agent will read this once the question above is answered."
 """Reply to a message for an agent that waits for people."""
 
 
-OVERHEARD = "The agent reads that as a remark, not as an instruction: only who started this and the admins instruct it."
+OVERHEARD = "The agent reads this as information, not as an instruction. Only the person who started the run and the admins can instruct it."
 """Reply to a person who addresses an agent and may not steer it."""
 
 
 def flows_text(flows: Mapping[str, Flow]) -> str:
     """The flows that can be started here."""
     if not flows:
-        return "No flow is served here yet."
+        return "There are no flows here yet."
     lines = [f"• `{name}{_inputs(flow)}`{_about(flow)}" for name, flow in sorted(flows.items())]
     return "*Flows you can start:*\n" + "\n".join(lines)
 
@@ -75,16 +75,16 @@ def help_text(flows: Mapping[str, Flow]) -> str:
     return (
         f"{flows_text(flows)}\n\n"
         "Mention me with a flow's name and its inputs, for example `@sayso disk-cleanup path=/var/log`. "
-        "I ask for missing inputs. Everything then happens in the thread of your message."
+        "I ask for missing inputs. The run then continues in the thread of your message."
     )
 
 
 def slash_help(flows: Mapping[str, Flow], word: str) -> str:
     """Return the answer to `/sayso` alone, to `help`, and to unknown words."""
-    unknown = "" if word in ("help", "run") else f"I do not know `/sayso {safe(one_line(word, 60))}`. "
+    unknown = "" if word in ("help", "run") else f"I don't know `/sayso {safe(one_line(word, 60))}`. "
     return (
-        f"{unknown}`/sayso run NAME key=value …` starts a flow, `/sayso list` shows the flows, "
-        f"`/sayso status` what is running here, `/sayso away` who answers while you are away.\n\n{flows_text(flows)}"
+        f"{unknown}`/sayso run NAME key=value …` starts a flow, `/sayso list` lists the flows, "
+        f"`/sayso status` shows the runs here, and `/sayso away` sets who answers while you are away.\n\n{flows_text(flows)}"
     )
 
 
@@ -92,17 +92,16 @@ def thread_help() -> str:
     """Return the help for a session's thread."""
     return (
         "In this thread you can write:\n"
-        "• an answer, where a question asks for text or files (no mention needed); a ✅ on it says that it counts\n"
-        "• `#2: your answer`, where several questions are open\n"
-        "• `status`: where this stands\n"
-        "• `pause` (or `stop`): what runs is stopped, answers are kept, nothing further starts until `resume`\n"
-        "• `resume`, or `resume` and a message for it: go on after a pause\n"
-        "• `cancel`: end it (asks before it does)\n"
-        "• `done`: an agent that listens after its answer stops listening; `alpha: WORDS` are for the agent alpha\n"
-        "• `help`: this\n"
-        "Choices, forms and approvals are answered with their buttons. *Edit* changes a proposal before you approve it; "
-        "⋯ on a question hands it over to somebody else.\n"
-        "Editing or deleting a message changes nothing: what you sent first counts."
+        "• an answer to a question that takes text or files (no mention needed); a ✅ confirms it\n"
+        "• `#2: your answer`, if several questions are open\n"
+        "• `status`: show the state of this run\n"
+        "• `pause` (or `stop`): stop running steps and start nothing until `resume`; answers are kept\n"
+        "• `resume`, or `resume` with a message: continue after a pause\n"
+        "• `cancel`: end the run (asks for confirmation)\n"
+        "• `done`: tell an agent that listens for replies to stop; `alpha: TEXT`: write to the agent alpha\n"
+        "• `help`: show this help\n"
+        "Choices, forms and approvals are answered with their buttons. *Edit* changes a proposal before you approve it; ⋯ on a question hands it over to someone else.\n"
+        "Editing or deleting a message changes nothing: the original counts."
     )
 
 
@@ -111,7 +110,7 @@ def status_text(
 ) -> str:
     """Return the state of a thread's sessions. `queued` has by session the one ahead in the queue for its lock."""
     if not sessions:
-        return "Nothing runs in this thread."
+        return "Nothing is running in this thread."
     return "\n".join(_status_line(state, flow, now, queued.get(state.session_id)) for state, flow in sessions)
 
 
@@ -128,7 +127,7 @@ def _status_line(state: State, flow: Flow, now: str, behind: Behind | None) -> s
         if timer.prompt_id is None and timer.path is not None:
             what = {"retry": "tries again", "followUp": "listens until"}.get(timer.purpose, "waits until")
             if waited_out(state.nodes.get(timer.path)):
-                what = "waits for the provider (write to it to try at once), next try"
+                what = "waits for the provider (write here to retry now), next try"
             lines.append(f"{what} {date(timer.due_at)}: {place_of(state, flow, timer.path)}")
     more = len(lines) - _LINES
     lines = lines[:_LINES] + ([f"and {more} more"] if more > 0 else [])
@@ -142,11 +141,11 @@ def _standing(state: State) -> str:
     if state.phase == "unreachable":
         return f"out of reach: {safe(out_of_reach_words(state.pause_reason))}"
     if state.phase == "pausing":
-        return "being paused: something that runs cannot be stopped, and is waited for"
+        return "being paused: it waits for a step that cannot be stopped"
     if state.phase != "held":
         return state.stands
     reason = safe(one_line(state.pause_reason or "", 200))
-    return f"paused {reason} (`resume` goes on)" if reason else "paused (`resume` goes on)"
+    return f"paused {reason} (`resume` continues it)" if reason else "paused (`resume` continues it)"
 
 
 def _question(state: State, prompt: Asked, flow: Flow) -> str:
@@ -178,24 +177,24 @@ def paused_text(states: Sequence[State]) -> str:
 
 def resumed_text(states: Sequence[State]) -> str:
     """Told to the thread after `resume`."""
-    return "\n".join(f"▶️ *{escape(state.flow_name)}* goes on." for state in states)
+    return "\n".join(f"▶️ *{escape(state.flow_name)}* continues." for state in states)
 
 
 def rest_over_text(states: Sequence[State]) -> str:
     """Told to the thread after `done`."""
-    return "\n".join(f"💤 *{escape(state.flow_name)}* listens no more." for state in states)
+    return "\n".join(f"💤 *{escape(state.flow_name)}* no longer listens." for state in states)
 
 
 def which_agent_text(agents: Sequence[Listener]) -> str:
     """Several agents are under way: how to say which one is meant."""
     names = ", ".join(f"*{escape(one_line(label, 80))}*" for _, label in agent_labels(agents))
-    how = f"Choose below, or write its name before your words: `{escape(one_line(agents[0].name, 40))}: …`."
-    return f"Several agents are here: {names}. Which one is that for?\n{how} What you write next goes there, too."
+    how = f"Choose below, or start your message with its name: `{escape(one_line(agents[0].name, 40))}: …`."
+    return f"Several agents are here: {names}. Which one is your message for?\n{how} Your next messages go there, too."
 
 
 def chosen_text(text: str, path: str) -> str:
     """Return the replacement for that menu once an agent was chosen."""
-    said = f"“{escape(one_line(text, 120))}”" if text else "What you sent"
+    said = f"“{escape(one_line(text, 120))}”" if text else "Your file"
     return f"☑️ {said} goes to *{escape(one_line(path.rpartition('/')[2], 80))}*."
 
 
@@ -269,24 +268,24 @@ def hint_text(kind: str, asked: Sequence[PromptState]) -> str:
         how = f", or type one of their labels ({labels})" if labels else ""
         return f"Please use the buttons to answer this{how}: {_first_line(first.message)}"
     if kind == "files":
-        return f"Please answer this with files: drop them into this thread. {_first_line(first.message)}"
+        return f"Please answer this with files: add them to this thread. {_first_line(first.message)}"
     if kind == "closed" and first.status == "expired":
         when = f" {date(first.answered_at)}" if first.answered_at else ""
-        return f"⏱️ That came too late: the question closed{when}. {_first_line(first.message)}"
+        return f"⏱️ Your answer came too late: the question closed{when}. {_first_line(first.message)}"
     if kind == "closed":
         how = f"answered: {escape(first.answer_summary or '')}" if first.status == "answered" else "withdrawn"
         return f"That question is closed ({how})."
     if kind == "not_yours":
         return "Only the people asked can answer this."
     if kind == "older":
-        return "That question came after your message; please answer it again if you meant it."
+        return "That question was asked after your message. If your message was the answer, please send it again."
     return "Please write your answer after the colon."
 
 
 def stale_flow_text(flow: str, fault: str) -> str:
     """Return the warning to the thread of a run whose flow's file no longer loads."""
     return (
-        f"⚠️ The file of *{escape(flow)}* was changed and cannot be loaded. This run is of the version before that change. "
+        f"⚠️ The file of *{escape(flow)}* was changed and cannot be loaded. This run uses the version before that change. "
         f"{escape(fault)}"
     )
 
@@ -305,8 +304,8 @@ def edited_text(outcome: str | None) -> str | None:
 
 
 _EDITED = {
-    "applied": "Your edit was ignored: what you wrote first counts.",
-    "started": "Your edit was ignored: the flow runs with what you wrote first.",
+    "applied": "Your edit was ignored: the original message counts.",
+    "started": "Your edit was ignored: the flow runs with the original message.",
     "refused": "Your edit was ignored. Please send it as a new message.",
     "too_long": "Your edit was ignored. Please send it as a new message.",
     "": "Edits are not read. Please send it as a new message.",
@@ -319,12 +318,12 @@ def confirm_cancel(sessions: Sequence[tuple[str, str]]) -> tuple[str, list[Json]
     of many are offered, and the others the next time."""
     left, sessions = len(sessions) - _MOST_CANCELLED, sessions[-_MOST_CANCELLED:]
     names = " or ".join(f"*{escape(one_line(flow, 40))}*" for flow, _ in sessions)
-    text = f"Cancel {names}? What is done stays done; nothing further starts."
+    text = f"Cancel {names}? Completed steps are not undone; nothing more starts."
     if left > 0:
-        text += f" {plural(left, 'older run')} here can be cancelled afterwards: write `cancel` again."
+        text += f" {plural(left, 'older run')} here can be cancelled after this one: write `cancel` again."
     buttons = [
         _button(
-            "Cancel it" if len(sessions) == 1 else f"Cancel {number}: {one_line(flow, 40)}",
+            "Cancel run" if len(sessions) == 1 else f"Cancel {number}: {one_line(flow, 40)}",
             CANCEL_THIS if len(sessions) == 1 else f"{CANCEL_THIS}:{number}",
             session_id,
             "danger",
@@ -370,14 +369,14 @@ _CLOSED = {
     "not_in_channel": ("the bot is not in {place}", _INVITE),
     "channel_not_found": ("the bot cannot see {place}", _INVITE),
     "is_archived": ("{place} is archived", " Unarchive it, or choose another channel."),
-    "restricted_action": ("only some people may post in {place}", " Ask who looks after it to let the bot."),
+    "restricted_action": ("only some people may post in {place}", " Ask the channel's admins to allow the bot."),
 }
 
 
 def alike_text(count: int, latest_ts: str) -> str:
     """Told to the thread of a run that others would have started too."""
     when = date(timestamps.after("1970-01-01T00:00:00Z", float(latest_ts)), "{time_secs}")
-    return f"🔁 {plural(count, 'more message')} like this one, the last at {when}. This run stands for all of them."
+    return f"🔁 {plural(count, 'more message')} like this one, the last at {when}. This run covers all of them."
 
 
 def shared_text(flow_name: str) -> str:
@@ -392,21 +391,19 @@ def quarantine_text(flow_name: str, session_id: str, lacks: str | None) -> str:
     """Told to the thread when a session's records do not verify, or it lacks a node type here."""
     if lacks is not None:
         return (
-            f"⛔ *{escape(flow_name)}* is on hold: {escape(lacks)}. Please tell an admin of sayso. Once it is fixed, "
+            f"⛔ *{escape(flow_name)}* is on hold: {escape(lacks)}. Please tell a sayso admin. Once it is fixed, "
             f"restart sayso and run `sayso sessions release {session_id}`."
         )
     return (
         f"⛔ *{escape(flow_name)}* is on hold: its stored records were changed or damaged. Nothing will run. "
-        f"Please tell an admin of sayso: `sayso sessions show {session_id}` says what is wrong. To do the work again, start "
-        "the flow anew."
+        f"Please tell a sayso admin: `sayso sessions show {session_id}` says what is wrong. To do the work again, start the flow again."
     )
 
 
 def newer_text(flow_name: str) -> str:
     """Told to the thread when a newer release wrote its session."""
     return (
-        f"⏫ *{escape(flow_name)}* was last run by a newer release of sayso than this one. It continues, and reads what you "
-        "write here, once the newer release runs again."
+        f"⏫ *{escape(flow_name)}* was last run by a newer release of sayso than this one. It continues, and reads your messages here, once the newer release runs again."
     )
 
 

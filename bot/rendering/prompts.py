@@ -37,11 +37,11 @@ _REQUEST_ROOM = 3_000
 _MESSAGE_ROOM = 1_200
 """Units kept free for the words of the question, however many options there are."""
 _MORE = {
-    "whole": "See all of it",
+    "whole": "Show in full",
     "always": "Always allow…",
     "edit": "Edit…",
     "reject": "Reject with a reason…",
-    "hand": "Hand over to somebody else…",
+    "hand": "Hand over to someone else…",
 }
 """Entries of the menu of rarely used actions, by the view that each opens."""
 
@@ -105,7 +105,7 @@ def question_message(
         room = kit.MOST_UNITS - size([head]) - size(tail) - size(under) - covers - _MESSAGE_ROOM
         controls = buttons_of(said, room)
         # Instructions for clients without blocks, and so without buttons.
-        typed = "Reply here, or use" if hint else "Its buttons cannot be shown. Use"
+        typed = "Reply here, or use" if hint else "If you see no buttons, use"
         text, hidden = lead, f"{typed} `sayso prompts answer {prompt.prompt_id}`."
     else:
         outcome, answer = mrkdwn(said.outcome), _answer(said)
@@ -147,13 +147,13 @@ def more_menu(said: Face, *ways: str) -> Block:
 def _reply_hint(said: Face) -> Block:
     prompt = said.question
     number = prompt.number
-    several = f" (or, with several questions open, `#{int(number)}: your answer`)" if number else ""
-    beside = f" (with several questions open, write `#{int(number)}:` beside them)" if number else ""
+    several = f" (if several questions are open: `#{int(number)}: your answer`)" if number else ""
+    beside = f" (if several questions are open, add `#{int(number)}:`)" if number else ""
     if prompt.options and not prompt.accepts_files:
         return section(f"↩️ Choose one, or *reply in this thread* with your own answer{several}.", most=300)
     if not prompt.accepts_files:
         return section(f"↩️ *Reply in this thread*{several}.", most=300)
-    words = "*Reply in this thread*, with words or" if prompt.accepts_text else "*Drop into this thread*"
+    words = "*Reply in this thread* with text or" if prompt.accepts_text else "*Add to this thread:*"
     return section(f"📎 {words} {said.files}{several if prompt.accepts_text else beside}.", most=300)
 
 

@@ -230,7 +230,7 @@ def whom(
 
 def _entry(entry: str, requester: Mapping[str, Json] | None, ids: Mapping[str, str], call: bool) -> str:
     if entry == "channel":
-        return "anybody in this channel"
+        return "anyone in this channel"
     if entry == "requester":
         return person(requester)
     found = ids.get(entry, entry)

@@ -101,7 +101,7 @@ def waits_line(entry: Waiting) -> str:
     """Return a question that waits for others, with their names and its time."""
     prompt = entry.prompt
     people = waiting_on(prompt, prompt.requester)
-    return f"{EMOJI['waiting']} *{linked(entry)}* waits for {people}{_since(prompt)}: {safe(message_line(prompt.message, 120))}"
+    return f"{EMOJI['waiting']} *{linked(entry)}* has been waiting for {people}{_since(prompt)}: {safe(message_line(prompt.message, 120))}"
 
 
 def linked(entry: Waiting) -> str:
@@ -112,9 +112,9 @@ def linked(entry: Waiting) -> str:
 
 def _head(entry: Waiting) -> str:
     prompt = entry.prompt
-    by = f" · {person(prompt.requester)} waits" if prompt.requester_id else ""
+    by = f" · {person(prompt.requester)} has been waiting" if prompt.requester_id else ""
     several = len(entry.face.asked) > 1
-    beside = f" · asked of {waiting_on(prompt, prompt.requester)}" if several else ""
+    beside = f" · asked: {waiting_on(prompt, prompt.requester)}" if several else ""
     until = f" · until {date(prompt.deadline)}" if prompt.deadline else ""
     votes = f" · {len(prompt.votes)} of {prompt.required} voted" if prompt.required > 1 else ""
     return f"*{prompt.rules.icon} {prompt.rules.label}* · *{linked(entry)}*{by}{_since(prompt)}{beside}{until}{votes}"
@@ -154,7 +154,7 @@ def decision_view(
         ]
         select: Block = {"type": "static_select", "action_id": DECISION, "options": menu}
         blocks.append(field_block(DECISION, "One of these", select, optional=prompt.accepts_text))
-        label = "Or in other words"
+        label = "Or your own answer"
     if prompt.accepts_text:
         blocks.append(field_block(REASON, label, element, optional=bool(prompt.options)))
     return modal(str(prompt.node_name or "Answer"), blocks, kind=ANSWER, meta=meta, submit="Answer")
@@ -165,8 +165,7 @@ def together_view(group: Sequence[Waiting], user: str) -> dict[str, object]:
     first = group[0].prompt
     some = group[:MOST_TOGETHER]
     head = (
-        f"*{len(some)} approvals* of *{safe(one_line(group[0].flow_name, 80))}*. Each that is ticked is decided and "
-        "recorded by itself, in its own thread."
+        f"*{len(some)} approvals* of *{safe(one_line(group[0].flow_name, 80))}*. Each ticked approval is decided and recorded separately, in its own thread."
     )
     chosen = [one for one in first.options if one["value"] != ANSWERED]
     # Slack takes no empty text in a menu.
@@ -177,7 +176,7 @@ def together_view(group: Sequence[Waiting], user: str) -> dict[str, object]:
     blocks = [section(head), field_block(DECISION, "Decision", radio)]
     blocks += [_ticked(entry) for entry in some]
     blocks.append(
-        field_block(REASON, "Why?", element, optional=True, hint="Everybody in the threads can read it.")
+        field_block(REASON, "Why?", element, optional=True, hint="Everyone in the threads can read it.")
     )
     return modal("Decide together", blocks, kind=TOGETHER, meta={"user": user}, submit="Decide")
 

@@ -90,7 +90,7 @@ class StartForm(Kind):
         """The inputs, filled in as far as they are known."""
         line = self._line(opening)
         if line is None:
-            return "This flow is not served here any more."
+            return "This flow is no longer available here."
         flow = self._library.refresh()[line.flow]
         meta: dict[str, Json] = {"flow": flow.name, "channel": opening.channel, "user": opening.user}
         _, _, session_id = opening.value.partition("|")
@@ -136,7 +136,7 @@ class StartForm(Kind):
         """Every input, as it is when somebody types it."""
         flow = self._library.refresh().get(str(submission.meta.get("flow")))
         if flow is None:
-            return Refuse("This flow is not served here any more.")
+            return Refuse("This flow is no longer available here.")
         channel = submission.meta.get("channel") or submission.given(WHERE).get("selected_conversation")
         if not channel:
             return Errors({WHERE: "Please choose a channel."})
@@ -260,7 +260,7 @@ class FlowChoice(Kind):
         """The flows to choose from, or the form of the only one."""
         flows = self._flows()
         if not flows:
-            return "No flow here is started from a message."
+            return "No flow here can be started from a message."
         meta: dict[str, Json] = {
             "channel": opening.channel,
             "user": opening.user,
@@ -288,7 +288,7 @@ class FlowChoice(Kind):
             return Errors({FLOW: "Please choose a flow."})
         flow = self._library.refresh().get(names[int(index)])
         if flow is None or shortcut_of(flow) is None:
-            return Refuse("This flow is not served here any more.")
+            return Refuse("This flow is no longer available here.")
         meta = {key: submission.meta[key] for key in ("channel", "user", "about")}
         return Next(await self._form(flow, meta))
 

@@ -115,9 +115,9 @@ class SessionStatus:
         ]
         lines = [*wider, *lines]
         if not lines:
-            return "No call is always allowed here."
+            return "No calls are always allowed here."
         return "\n".join(
-            [*lines[:_MOST_SHOWN], "_Revoke takes it back: on the message of its approval, and on my Home._"]
+            [*lines[:_MOST_SHOWN], "_To revoke one, use Revoke on the message of its approval or on my Home tab._"]
         )
 
     async def _states(self, heads: Sequence[Head]) -> list[State]:
@@ -349,7 +349,7 @@ class TriggerStarts:
         trigger = None if flow is None else shortcut_of(flow)
         message = await self._message(data["channel"], data["ts"])
         if flow is None or trigger is None or message is None:
-            gone = "That message is gone." if message is None else "This flow is not served here any more."
+            gone = "That message is gone." if message is None else "This flow is no longer available here."
             return await self.starter.refuse(row, Refusal(gone), to_author(row, data, None))
         filled = await self._filled(trigger, data, said_in(message))
         root = str(message.get("thread_ts") or data["ts"])

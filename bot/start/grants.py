@@ -15,7 +15,7 @@ from engine.language.counting import plural
 from engine.language.errors import Corrupt, KeptMoved
 from prompt_state.question_row import thread_key
 
-NOT_HERE = "This is not allowed any more, or it was allowed elsewhere, so there is nothing to take back."
+NOT_HERE = "There is nothing to revoke: this is no longer allowed, or it was allowed elsewhere."
 
 
 class WideGrants:

@@ -34,7 +34,7 @@ class Notes:
             row for row in rows if not row.scope.startswith("channel:") or row.scope == f"channel:{channel}"
         ]
         if not rows:
-            return "Nothing is noted here."
+            return "There are no notes here."
         left = len(rows) - _MOST_LISTED
         more = [f"_and {left} older ones: `sayso memory list`_"] if left > 0 else []
         return "\n".join([*map(_line, rows[-_MOST_LISTED:]), *more, f"_{_HOW}_"])
@@ -51,7 +51,7 @@ class Notes:
             try:
                 stored = await engine.writer.call(stored_note, engine.store, kept_id, engine.now())
                 if memory.note(stored).get("channel") != channel:
-                    raise UnknownNote(f"The note {kept_id} was not made here: change it where it was made.")
+                    raise UnknownNote(f"The note {kept_id} belongs to another place: change it there.")
                 # Whether this person may change the note, as Slack knows them now.
                 entries = memory.note(stored).get("approvers") or ()
                 problem = None

@@ -323,11 +323,11 @@ class Starter:
             and channel not in self.settings.channels
             and not (direct and "dm" in self.settings.channels)
         ):
-            return Refusal("Flows are not started here: SAYSO_CHANNELS does not list this channel.")
+            return Refusal("Flows cannot be started here: SAYSO_CHANNELS does not list this channel.")
         if not await self.channels.among(channel, flow.channels):
             entries = flow.channels or ()
             places = ", ".join(escape(one) if one.startswith("#") else f"<#{one}>" for one in entries)
-            return Refusal(f"`{flow.name}` is not started here, but in {places}.")
+            return Refusal(f"`{flow.name}` cannot be started here, only in {places}.")
         return None
 
 

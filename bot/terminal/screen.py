@@ -252,13 +252,13 @@ def option_lines(said: Face) -> list[str]:
     numbers = is_numbered(prompt.options)
     fill = prompt.options and prompt.fills_beside
     return [
-        *([f"- {FILL}: fill it in"] if fill else []),
+        *([f"- {FILL}: fill in the form"] if fill else []),
         *(
             f"{f'{each.index + 1})' if numbers else '-'} {one_line(each.label, _LABEL)}"
             f"{'' if each.press else ': …'}"
             for each in said.controls
         ),
-        *(["- or other words"] if prompt.options and prompt.accepts_text else []),
+        *(["- or your own answer"] if prompt.options and prompt.accepts_text else []),
         *([f"- the path of {said.files}"] if said.files else []),
-        *([f"- {EDIT}: change it first"] if "edit" in said.ways else []),
+        *([f"- {EDIT}: edit the proposal first"] if "edit" in said.ways else []),
     ]

@@ -65,7 +65,7 @@ def _back(
     submission: Submission, page: int, kept: list[str], earlier: dict[str, Json], show: PageView
 ) -> Verdict:
     if page == 0 or (submission.action or {}).get("action_id") != BACK:
-        return Refuse("There is no page before this one.")
+        return Refuse("This is the first page.")
     return Next(_with_back(show(page - 1, kept[: page - 1], earlier), page - 1))
 
 
@@ -171,7 +171,7 @@ class Change(FormKind):
     ) -> View:
         """The values as they are now, and what a change means."""
         voted = " Earlier votes are cleared." if asked.run.votes else ""
-        note = f"The people asked see the difference and decide again.{voted}"
+        note = f"Approvers see the difference and decide again.{voted}"
         return form_view(
             self.fields(asked),
             title="Change and ask again",

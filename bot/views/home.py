@@ -174,9 +174,9 @@ class HomeKind(Kind):
         try:
             actor = await self._people.actor({"user": user, "channel": ""}, in_channel=False)
         except LookupFailed:
-            return words_home("Slack could not say who you are just now. Please open this again.")
+            return words_home("Slack could not identify you right now. Please open this again.")
         if actor.deleted or actor.is_bot or actor.is_stranger:
-            return words_home("This is for members of the workspace.")
+            return words_home("This is only for members of the workspace.")
         waiting, others = await self._waiting.of(user)
         running = await self._runs(user, _OPEN, _LOOKED_AT)
         recent = await self._runs(user, ENDED, MOST_RECENT)
@@ -274,7 +274,7 @@ class Together(Kind):
         for group in alike(waiting).values():
             if any(entry.prompt.prompt_id == opening.value for entry in group):
                 return together_view(group, opening.user)
-        return "There are no such questions for you any more."
+        return "You have no more questions of this kind."
 
     async def check(self, submission: Submission) -> Verdict:
         """A decision, and questions that are still those that were shown."""
@@ -292,19 +292,19 @@ class Together(Kind):
             shown = prompt_id == block.removeprefix(ONE)
             asked = await self._prompts.asked(prompt_id, nonce) if shown else UNKNOWN
             if isinstance(asked, str):
-                errors[block] = f"{asked} Please leave it out."
+                errors[block] = f"{asked} Please deselect it."
                 continue
             refused = self._prompts.out_of_question(asked, submission.user, "decide")
             if refused is not None:
                 errors[block] = refused
             if decision == "reject" and asked.run.require_reason and not reason:
-                errors[REASON] = "Please say why."
+                errors[REASON] = "Please give a reason."
             row = asked.row
             each.append(
                 {"promptId": prompt_id, "nonce": nonce, "channel": row.channel, "threadTs": row.thread_ts}
             )
         if not each and not errors:
-            return Errors({DECISION: "None is ticked."})
+            return Errors({DECISION: "Nothing is selected."})
         return (
             Errors(errors)
             if errors

@@ -317,7 +317,7 @@ class HandOverForm(PromptKind):
             "action_id": PERSON,
             "placeholder": words("Choose a person"),
         }
-        hint = "This person is mentioned in the thread and answers in your place; you no longer can."
+        hint = "This person is mentioned in the thread and answers instead of you. You can no longer answer."
         blocks = [
             about(asked.row.message),
             field_block(PERSON, "Who should answer instead?", element, hint=hint),
@@ -331,7 +331,7 @@ class HandOverForm(PromptKind):
         if not chosen:
             return Errors({PERSON: "Please choose a person."})
         if chosen == submission.user:
-            return Errors({PERSON: "That is you. Please choose somebody else."})
+            return Errors({PERSON: "That is you. Please choose someone else."})
         return taken(asked, to=str(chosen))
 
     def command(self, actor: Actor, key: str, data: dict[str, Json]) -> Command:
@@ -352,4 +352,4 @@ class FullText(Kind):
         asked = await self._prompts.asked(*ids_of(opening))
         if isinstance(asked, str):
             return asked
-        return modal("What is approved", whole(asked.face), close="Close")
+        return modal("Action to approve", whole(asked.face), close="Close")

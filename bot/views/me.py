@@ -46,7 +46,7 @@ class Me(Kind):
         blocks = [
             field_block(STAND_IN, "I am away: who answers for me", person, optional=True),
             field_block(UNTIL, "until I am back on", until, optional=True),
-            context("What they decide is recorded as theirs, in your place. You can still decide yourself."),
+            context("Their decisions are recorded under their name, on your behalf. You can still decide yourself."),
         ]
         meta: dict[str, Json] = {"user": opening.user, "zone": zone}
         return modal("While I am away", blocks, kind=self.name, meta=meta, submit="Save")
@@ -61,11 +61,11 @@ class Me(Kind):
                 "Choose both a stand-in and an end date, or leave both empty."
             )
         if person == submission.user:
-            errors[STAND_IN] = "That is you. Please choose somebody else."
+            errors[STAND_IN] = "That is you. Please choose someone else."
         zone = str(submission.meta.get("zone") or await self._zone(submission.user) or "UTC")
         until = working_hours.day_begins(day, zone) if day else None
         if until is not None and until <= self._now():
-            errors[UNTIL] = "That day has begun already."
+            errors[UNTIL] = "Choose a day in the future."
         if errors:
             return Errors(errors)
         return Accept({"awayUntil": until, "standIn": person})
@@ -90,4 +90,4 @@ def about(profile: Profile, now: str) -> str:
     """The absence of somebody in a line; empty where they are here."""
     if not profile.away(now):
         return ""
-    return f"🏖️ You are away until {date(str(profile.away_until))}: {whom([str(profile.stand_in)], None)} answers in your place."
+    return f"🏖️ You are away until {date(str(profile.away_until))}: {whom([str(profile.stand_in)], None)} answers instead of you."

@@ -35,9 +35,9 @@ from engine.storage.group_commit import Writer
 
 log = logging.getLogger("sayso.views")
 
-AGAIN = "That took too long to open. Please press again."
-UNCLEAR = "Slack did not say whether it opened. If nothing did, please press again."
-BROKEN = "This cannot be opened just now. Please press again in a moment."
+AGAIN = "This took too long to open. Please press again."
+UNCLEAR = "Slack did not confirm that it opened. If nothing opened, please press again."
+BROKEN = "This cannot be opened right now. Please press again in a moment."
 
 
 class Kind(ABC):
@@ -181,7 +181,7 @@ class Views:
         if kind is None:
             return Refuse("This form no longer exists. Please close it.")
         if submission.meta.get("user") not in (None, submission.user):
-            return Refuse("This was opened by somebody else. Please press the button yourself.")
+            return Refuse("Someone else opened this. Please press the button yourself.")
         verdict = await kind.check(submission)
         if isinstance(verdict, Accept) and submission.meta.get("from"):
             return Accept({**verdict.data, "from": submission.meta["from"]}, verdict.thread_key)

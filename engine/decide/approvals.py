@@ -249,5 +249,5 @@ def revoke(step: Step, command: Revoke) -> None:
     if command.key in step.state.seen:
         return
     if command.prompt_id not in step.state.grants:
-        raise PromptClosed("This is not allowed any more, so there is nothing to take back.")
+        raise PromptClosed("There is nothing to revoke: this is no longer allowed.")
     step.kinds["agent"].revoked(step, command)

@@ -297,7 +297,7 @@ _RULES: Mapping[str, Callable[[Actor, Action, Target], str | None]] = {
 # --- entries -----------------------------------------------------------------------------------------------
 
 
-UNKNOWN = "Slack could not say who you are just now. Please try again in a moment."
+UNKNOWN = "Slack could not identify you right now. Please try again in a moment."
 
 
 def _is_listed(actor: Actor, entries: Iterable[str], target: Target) -> bool:

@@ -330,7 +330,7 @@ _MOST_WORDS = 500
 _ABOUT = {
     "email": "an e-mail address",
     "uri": "an address such as https://example.com",
-    "date": "a day, such as 2026-11-24",
+    "date": "a date, such as 2026-11-24",
     "date-time": "a time with its offset, such as 2026-11-24T15:00:00Z",
     "user": "a person",
     "channel": "a channel",

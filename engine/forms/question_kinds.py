@@ -54,7 +54,7 @@ KINDS = {
         icon="🔐",
         label="Approval",
         lead="*Approval needed* from {whom}",
-        closed="*Approval*, asked of {whom}",
+        closed="*Approval* requested from {whom}",
         action="decide",
         wire=(*_HEAD, *_CLOCKS, *_DECISION, "covers"),
     ),
@@ -77,13 +77,13 @@ KINDS = {
     ),
     "interrupted": QuestionKind(icon="⚠️", label="Please check", owners=True),
     "failed": QuestionKind(icon="❌", label="A step failed", owners=True),
-    "budget": QuestionKind(icon="💰", label="At a cap", wire=(*_STEP, "scope", "excludeRequester", "caps")),
-    "limit": QuestionKind(icon="🔁", label="At a limit", typed=True),
-    "listing": QuestionKind(icon="🔧", label="A tool was changed", waits=False, wire=(*_STEP, "listing")),
+    "budget": QuestionKind(icon="💰", label="Cap reached", wire=(*_STEP, "scope", "excludeRequester", "caps")),
+    "limit": QuestionKind(icon="🔁", label="Limit reached", typed=True),
+    "listing": QuestionKind(icon="🔧", label="A tool changed", waits=False, wire=(*_STEP, "listing")),
     "outcome": QuestionKind(
         icon="🤖", label="The agent is stuck", wire=(*_STEP, "scope", "excludeRequester")
     ),
-    "elicit": QuestionKind(icon="🔌", label="A server asks", action="answer", wire=(*_STEP, "form?")),
+    "elicit": QuestionKind(icon="🔌", label="A server needs input", action="answer", wire=(*_STEP, "form?")),
 }
 """Kinds by name."""
 

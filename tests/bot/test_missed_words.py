@@ -135,7 +135,7 @@ def test_whoever_edits_what_was_heard_is_told_though_the_bot_was_down(tmp_path: 
                 edit(place, ts, "two")
             assert "heard one" in shown(place, root)
             said = [call.args["text"] for call in whispers(place)]
-            assert said == ["Your edit was ignored: the flow runs with what you wrote first."]
+            assert said == ["Your edit was ignored: the flow runs with the original message."]
             async with missing(place):
                 pass
             assert len(whispers(place)) == 1
@@ -169,7 +169,7 @@ def test_an_edit_of_what_was_read_before_is_found_where_the_thread_is_read(tmp_p
                 place.say("ana", "more", root)
             assert "heard one" in shown(place, root)
             assert [call.args["text"] for call in whispers(place)] == [
-                "Your edit was ignored: what you wrote first counts."
+                "Your edit was ignored: the original message counts."
             ]
             async with missing(place):
                 pass

@@ -98,7 +98,7 @@ async def test_an_escalation_tells_the_thread_a_channel_and_a_person(rig: Rig) -
     (text,) = await told(rig, session_id, 1, "⏫")
     assert "nobody has answered" in text
     assert f"<#{other}>" in text
-    assert "They may answer too." in text
+    assert "They can answer, too." in text
     for number in (1, 2):
         assert (await rig.settled(f"escalate:{prompt_id}:0:{number}"))["state"] == "sent"
     (posted,) = [m for m in rig.workspace.messages(other) if key_of(m) == f"escalate:{prompt_id}:0:1"]

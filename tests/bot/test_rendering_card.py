@@ -86,7 +86,7 @@ def test_a_timer_is_shown() -> None:
 def test_a_card_says_what_is_missing_for_what_is_to_come() -> None:
     """A secret that is not set stands on the card from the start."""
     made = card(session(prompt()), FLOW, T1, lacks=["secret TOKEN is not set: set SAYSO_SECRET_TOKEN"])
-    assert "⚠️ Needed later, and missing here: secret TOKEN is not set" in "".join(plain_texts(made.blocks))
+    assert "⚠️ Missing here and needed later: secret TOKEN is not set" in "".join(plain_texts(made.blocks))
 
 
 def test_a_card_names_the_end_at_which_its_flow_ended() -> None:
@@ -106,7 +106,7 @@ def test_an_open_session_can_be_cancelled_and_an_ended_one_cannot() -> None:
         "session-1",
         "Cancel",
     )
-    assert cancel["confirm"]["confirm"]["text"] == "Cancel it"
+    assert cancel["confirm"]["confirm"]["text"] == "Cancel run"
     assert buttons(card(session(phase="ended", outcome="complete"), FLOW, T1).blocks) == []
 
 
@@ -297,7 +297,7 @@ def test_a_limit_that_it_went_on_at_is_named() -> None:
     """A session that completed at a limit does not look like one that was over."""
     reached = ({"path": "again", "to": None, "times": 3}, {"path": "test~4", "to": "fix", "times": 3})
     state = replace(after_a_rejection("complete"), limits=reached)
-    assert "🔁 Went on at a limit: again after 3 rounds, test → fix after 3 times" in "\n".join(
+    assert "🔁 Continued past a limit: again after 3 rounds, test → fix after 3 times" in "\n".join(
         texts(card(state, FLOW, T1).blocks) + plain_texts(card(state, FLOW, T1).blocks)
     )
 
@@ -315,7 +315,7 @@ def test_a_question_at_a_limit_says_what_it_is() -> None:
     """Its message has a head of its own, and a button for each way to go on."""
     asked = prompt(kind="limit", message="*a* is not over, and the 2 rounds are used up.", accepts_text=False)
     made = question_message(session(asked), asked, FLOW)
-    assert "🔁 *At a limit:*" in "\n".join(texts(made.blocks))
+    assert "🔁 *Limit reached:*" in "\n".join(texts(made.blocks))
 
 
 def test_a_card_leads_to_the_control_room_where_there_is_one() -> None:

@@ -176,11 +176,11 @@ def test_what_even_a_modal_does_not_hold_is_counted(char: str) -> None:
     one = prompt(form={"fields": fields}, values={}, covers={**COVERS, "text": char * 400_000})
     blocks = whole(session_face(session(one), one, FLOW))
     check_view({"type": "modal", "title": {"type": "plain_text", "text": "x"}, "blocks": blocks})
-    start = next(n for n, block in enumerate(blocks) if "What will run" in str(block.get("text")))
+    start = next(n for n, block in enumerate(blocks) if "This will run" in str(block.get("text")))
     missing = 400_000 - code(blocks[start:]).count(char)
     assert 0 < missing < 400_000
-    assert f"*Cut here:* {missing:,} more characters not shown" in texts(blocks)[-1]
-    assert "*Cut here:*" in "".join(texts(blocks[:start]))
+    assert f"*Cut off:* {missing:,} more characters not shown" in texts(blocks)[-1]
+    assert "*Cut off:*" in "".join(texts(blocks[:start]))
 
 
 def test_rejecting_opens_a_question_where_a_reason_is_needed() -> None:
@@ -289,7 +289,7 @@ def test_a_message_of_several_calls_keeps_slacks_limits_and_every_button(text: s
     every = next(b for b in buttons(made.blocks) if b["action_id"] == ALL)
     assert pairs(every["value"]) == [(one.prompt_id, one.nonce) for one in calls]
     whole_text = text and shown(text) in code(made.blocks)
-    assert whole_text or not text.strip() or "Cut here" in "\n".join(texts(made.blocks))
+    assert whole_text or not text.strip() or "Cut off" in "\n".join(texts(made.blocks))
 
 
 @settings(max_examples=tries(20), deadline=None)
@@ -313,7 +313,7 @@ def test_ten_requests_of_an_agent_fit_on_one_message(text: str, message: str) ->
     every = next(b for b in buttons(made.blocks) if b["action_id"] == ALL)
     assert pairs(every["value"]) == [(one.prompt_id, one.nonce) for one in calls]
     whole_text = text and shown(text) in code(made.blocks)
-    assert whole_text or not text.strip() or "Cut here" in "\n".join(texts(made.blocks))
+    assert whole_text or not text.strip() or "Cut off" in "\n".join(texts(made.blocks))
 
 
 def test_seven_calls_stand_on_two_messages_in_their_order() -> None:

@@ -129,7 +129,7 @@ def test_a_held_session_says_that_it_is_paused_and_by_whom() -> None:
     """The card and `status` say paused, by whom, and what is still asked; the session can still be cancelled."""
     case = applied(rollout(), 0).when(Hold(ANA, phrases.by(ANA)))
     assert lines(case)[0] == "⏸️ *Paused* · by ana · 1 open question"
-    assert "is paused by ana (`resume` goes on)" in phrases.status_text([(case.state, case.flow)], case.now)
+    assert "is paused by ana (`resume` continues it)" in phrases.status_text([(case.state, case.flow)], case.now)
     assert buttons(card(case.state, case.flow, case.now).blocks)
     case.when(Resume("resume", ANA, "key-r"))
     assert lines(case)[0].startswith("🟡 *Waiting*")
@@ -141,7 +141,7 @@ def test_the_note_at_the_end_says_what_was_not_done_inside() -> None:
     case.when(case.answer(text="fine"))
     case.when(case.abort(BEN))
     said = end_note(case.state, case.flow, "end:1").text.splitlines()
-    assert "*Not known whether it was done:* Rollout › us › Apply." in said
+    assert "*Outcome unknown:* Rollout › us › Apply." in said
     assert "*Not done:* Rollout › us › Confirm, 1 of the 3 passes of Rollout, Tell." in said
 
 

@@ -320,8 +320,8 @@ def test_a_duplicate_can_be_neither_pressed_nor_taken_for_the_first() -> None:
 def test_a_question_for_files_says_how_many_and_how_large() -> None:
     """Whoever is asked sees what may be dropped into the thread, and whether words do as well."""
     for text, words in (
-        (False, "📎 *Drop into this thread* up to 2 files of at most 1MiB each"),
-        (True, "📎 *Reply in this thread*, with words or up to 2 files of at most 1MiB each"),
+        (False, "📎 *Add to this thread:* up to 2 files of at most 1MiB each"),
+        (True, "📎 *Reply in this thread* with text or up to 2 files of at most 1MiB each"),
     ):
         asked = prompt("ask", acceptsText=text, acceptsFiles=True, maxFiles=2, maxSize=2**20)
         assert words in str(question_message(session(asked), asked, FLOW).blocks)
@@ -336,7 +336,7 @@ def test_where_no_button_can_be_shown_a_question_for_files_says_to_reply() -> No
 def test_a_question_that_expired_names_the_step_as_people_know_it() -> None:
     """Where it goes on is said by the step's name, as while it was open."""
     expired = prompt(status="expired", onTimeout="goto:tell", at=T1)
-    assert "it goes on at *Tell*" in closed_as(expired)
+    assert "the run continues at *Tell*" in closed_as(expired)
 
 
 @pytest.mark.parametrize(

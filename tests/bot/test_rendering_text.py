@@ -124,7 +124,7 @@ def test_people_are_mentioned_and_groups_called_only_where_they_are_asked() -> N
     assert whom(entries, ANA, ids) == "<!subteam^S0LOCALSRE>, <@U0LOCALBEN>, <@U0LOCALANA> and eve"
     assert whom(entries, ANA, ids, call=False) == "@sre, <@U0LOCALBEN>, <@U0LOCALANA> and eve"
     assert waiting_on(Question(kind="ask"), ANA) == "<@U0LOCALANA>"
-    assert waiting_on(Question(kind="ask", who=("channel",)), ANA) == "anybody in this channel"
+    assert waiting_on(Question(kind="ask", who=("channel",)), ANA) == "anyone in this channel"
 
 
 def test_addresses_become_mentions_where_they_are_known() -> None:

@@ -35,16 +35,16 @@ def test_a_line_names_a_flow_and_its_inputs(text: str, expected: StartLine) -> N
 
 
 BAD = [
-    ("", "Say which flow"),
-    ("run", "Say which flow"),
+    ("", "Name the flow"),
+    ("run", "Name the flow"),
     ("disk-cleenup", "Did you mean `disk-cleanup`?"),
     ("zzz", "There are: `disk-cleanup`, `release`"),
-    ("release fast", "inputs are written `key=value`"),
+    ("release fast", "write inputs as `key=value`"),
     ("release a=1 a=2", "`a` is given twice"),
-    ('release a="open', "A quote is opened"),
+    ('release a="open', "A quote is not closed"),
     ("release " + "a=[ " * 5_000, "is given twice"),
     ("release " + "a=" + "[" * 10_000 + " a=1", "is given twice"),
-    ('release "' + "a=[] " * 3_000, "A quote is opened"),
+    ('release "' + "a=[] " * 3_000, "A quote is not closed"),
 ]
 
 

@@ -172,7 +172,7 @@ def test_a_damaged_session_is_named_and_the_others_are_exported(cli: Cli, approv
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (("--cursor", "torn"), "is no cursor"),
+        (("--cursor", "torn"), "is not a cursor"),
         (("-o", "torn"), "exists"),
         (("-o", "same", "--cursor", "same"), "another file"),
         (("-o", "nowhere/file"), "cannot be written"),
@@ -210,7 +210,7 @@ def test_a_cursor_that_was_edited_or_is_of_another_store_is_refused(cli: Cli, ap
     for words in (("--cursor", "edited"), ("--home", "other", "--cursor", "seen")):
         home, rest = (words[:2], words[2:]) if words[0] == "--home" else ((), words)
         done = cli.run(*home, "audit", "export", *rest)
-        assert (done.code, done.out, "of another store" in done.err) == (2, "", True), done
+        assert (done.code, done.out, "belongs to another store" in done.err) == (2, "", True), done
 
 
 def test_a_full_disk_behind_standard_output_is_said_and_the_cursor_stays(cli: Cli, approved: str) -> None:

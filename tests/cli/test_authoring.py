@@ -314,7 +314,7 @@ def test_a_link_out_of_the_folder_is_not_followed(bench: Bench, folder: Path, li
     (folder / link).symlink_to(outside if link == "scenarios" else outside / "kept")
     file = "scenarios/a.yml" if link == "scenarios" else link
     for name in NAMES[1:]:
-        with pytest.raises(SaysoError, match="no file of the folder of flows"):
+        with pytest.raises(SaysoError, match="not a file in the flows folder"):
             bench.call(name, {"file": file, "text": FLOW} | ({"overwrite": True} if name == "save" else {}))
     assert [(path.name, path.read_text()) for path in outside.iterdir()] == [("kept", "as it was")]
 
@@ -359,7 +359,7 @@ def test_a_broken_flow_of_others_stops_nobody(bench: Bench, folder: Path) -> Non
     assert [problem["file"] for problem in found["problems"]] == ["broken.yml"]
     with pytest.raises(SaysoError, match="pass its `text`"):
         bench.call("validate", {"file": "absent.yml"})
-    with pytest.raises(SaysoError, match="There is no folder of flows"):
+    with pytest.raises(SaysoError, match="The flows folder"):
         Bench(lambda: folder / "nowhere").call("validate", {"file": "restart.yml"})
 
 

@@ -104,7 +104,7 @@ async def test_what_is_only_kept_for_the_bot_is_not_done(cli: Cli) -> None:
         await rig.engine.parked(session_id)
     cli.write("flow.yml", "flow: f\nnodes:\n  - {id: q, type: ask, with: {message: Which one?}}\n")
     paused = await asyncio.to_thread(cli.run, "sessions", "pause", session_id)
-    assert (paused.code, "The bot does not run right now" in paused.out) == (3, True), paused
+    assert (paused.code, "The bot is not running" in paused.out) == (3, True), paused
     for command in (["abort", session_id], ["migrate", session_id, "flow.yml"]):
         done = await asyncio.to_thread(cli.run, "sessions", *command, "--json")
         assert (done.code, done.json["request"]) == (3, "queued"), done
@@ -118,7 +118,7 @@ async def test_what_is_only_kept_for_the_bot_is_not_done(cli: Cli) -> None:
     finally:
         store.close()
     assert receipt == Receipt(request.key, "queued", there=True)
-    assert told(receipt, head, "Done.").startswith("The bot runs and has not taken the request yet.")
+    assert told(receipt, head, "Done.").startswith("The bot is running but has not handled the request yet.")
 
 
 async def test_a_request_that_another_process_carried_out_just_then_is_done(

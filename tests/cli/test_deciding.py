@@ -99,7 +99,7 @@ def test_the_terminal_shows_what_will_run(cli: Cli) -> None:
     cli.write("flow.yml", FLOW)
     with cli.terminal("run", "flow.yml", "--as", "@sre") as terminal:
         terminal.expect("Count: 2")
-        terminal.expect("This runs when it is approved · apply (")
+        terminal.expect("This runs after approval · apply (")
         terminal.expect("sh -c 'echo")
         terminal.expect("0 of 2 approved")
         terminal.expect("> ")
@@ -135,7 +135,7 @@ def test_a_call_of_an_agent_is_changed_at_the_terminal(cli: Cli) -> None:
     cli.write("helper.yml", HELPER)
     cli.env["SAYSO_SCRIPT"] = str(cli.write("helper.script.yml", SAID))
     with cli.terminal("run", "helper.yml") as terminal:
-        terminal.expect("- edit: change it first")
+        terminal.expect("- edit: edit the proposal first")
         terminal.expect("> ")
         terminal.type("edit")
         terminal.expect("command (Enter for echo one two)")
@@ -299,7 +299,7 @@ def test_grants_beyond_a_run_are_listed_and_revoked_and_a_terminal_gives_none(cl
     asked = str(cli.run("run", "looking.yml").json["prompts"][0]["promptId"])
     refused = cli.run("prompts", "answer", asked, "approve", "--always", "8h", "--scope", "flow")
     assert "Calls are allowed for run here" in refused.err
-    assert "say --always too" in cli.run("prompts", "answer", asked, "approve", "--scope", "flow").err
+    assert "only work with --always" in cli.run("prompts", "answer", asked, "approve", "--scope", "flow").err
     (row,) = given("flow")
     store = open_store(f"sqlite:///{cli.cwd / '.sayso' / 'sayso.db'}")
     store.consume([], row.expires_at, [row.but(expires_at="2999-01-01T00:00:00.000Z")])
@@ -386,7 +386,7 @@ def test_a_question_whose_row_somebody_deleted_is_answered(cli: Cli) -> None:
         outside.execute("DELETE FROM prompts")
     listed = cli.run("prompts", "list")
     assert "Nothing is asked" in listed.out
-    assert "asks something that is not listed: its row was deleted" in listed.err
+    assert "has a question that is not listed: its row was deleted" in listed.err
     done = cli.run("prompts", "answer", prompt, "Approve", "--as", "@sre")
     assert (done.code, "1 of 2" in done.out + done.err) == (3, True), done
     assert "no open question" in cli.run("prompts", "answer", "prompt-none", "Approve").err

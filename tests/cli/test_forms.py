@@ -148,7 +148,7 @@ def test_other_words_than_the_choices_are_typed_at_the_terminal(cli: Cli) -> Non
     """The question says that they count, and they are the answer."""
     cli.write("flow.yml", OWN_WORDS)
     with cli.terminal("run", "flow.yml") as terminal:
-        terminal.expect("- or other words")
+        terminal.expect("- or your own answer")
         terminal.expect("> ")
         terminal.type("both of them")
         terminal.expect("both of them, ana")

@@ -56,7 +56,7 @@ async def test_a_health_check_tells_a_server_that_works_from_one_that_does_not(c
         assert (hung.code, hung.json["ok"], hung.json["server"]["pid"]) == (Exit.FAILED, False, process.pid)
         process.kill()
         process.wait(10)
-        assert "Nobody serves" in cli.run(*look).out
+        assert "No process serves" in cli.run(*look).out
 
 
 async def test_a_server_beats_as_long_as_it_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

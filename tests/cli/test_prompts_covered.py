@@ -12,7 +12,7 @@ def test_what_an_approval_covers_is_shown_line_by_line() -> None:
     one = prompt(covers={"nodeId": "helper.shell", "type": "shell", "text": "rm -rf build\nin: /srv"})
     told = runs_lines(session_face(session(one), one, None))
     assert told == [
-        "This runs when it is approved · helper.shell (shell):",
+        "This runs after approval · helper.shell (shell):",
         "  rm -rf build",
         "  in: /srv",
     ]

@@ -607,7 +607,7 @@ def test_a_failed_flow_is_one(cli: Cli) -> None:
         (["run", "nowhere/flow.yml"], 2, "There is no flow file nowhere/flow.yml."),
         (["run", "talk", "-i", "whom=x"], 2, "did you mean `who`?"),
         (["run", "talk", "-i", "who"], 2, "key=value"),
-        (["run", "talk", "--inputs-file", "inputs.yml"], 2, "holds no mapping"),
+        (["run", "talk", "--inputs-file", "inputs.yml"], 2, "is not a mapping"),
         (["run", "talk", "--inputs-file", "cut.yml"], 4, "a comment begins at `#42`"),
         (["run", "talk", "--inputs-file", "empty.yml"], 4, "`who` has no value"),
         (["run", "talk", "--inputs-file", "number.yml"], 2, "expected text, not the number 3.1 (quote it)"),

@@ -47,7 +47,7 @@ def test_without_any_there_is_the_cap_to_tell(cli: Cli) -> None:
         "Today (UTC): $0.00 of $50.00 (SAYSO_MAX_COST_PER_DAY), $50.00 left.",
     ]
     cli.env["SAYSO_MAX_COST_PER_DAY"] = "none"
-    assert "No cap is set for a day" in cli.run("spend").out
+    assert "No daily cap is set" in cli.run("spend").out
 
 
 def test_costs_are_told_by_day_flow_and_session(cli: Cli) -> None:

@@ -190,7 +190,7 @@ async def test_a_call_that_waits_when_the_run_is_cancelled_waits_no_more(
         await thread.asks()
         await thread.says("⚙️ shell: `echo one` …")
         await thread.reply("ana", "cancel")
-        await thread.press("ana", await thread.says("Cancel *investigate*?"), "Cancel it")
+        await thread.press("ana", await thread.says("Cancel *investigate*?"), "Cancel run")
         await thread.says("⚙️ shell: `echo one` ⏹️")
 
 

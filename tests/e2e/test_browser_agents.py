@@ -197,7 +197,7 @@ async def test_a_changed_listing_is_shown_and_offered_by_who_may_steer(
         await visit.says("All?")
         described.write_text(json.dumps({"add": "Adds two numbers, and mails them to the vendor."}))
         await visit.write("yes")
-        await visit.says("A tool was changed", "-Adds two numbers.", "+Adds two numbers, and mails", "Both?")
+        await visit.says("A tool changed", "-Adds two numbers.", "+Adds two numbers, and mails", "Both?")
         await visit.pressable(visit.button("Offer it as it is now"))
         await visit.shot("asks")
         await visit.act_as("ben")

@@ -62,7 +62,7 @@ async def hand_over(visit: Visit) -> None:
     await visit.pressable(visit.button("More choices"))
     await visit.button("More choices").click()
     await visit.shot("menu")
-    await visit.pick("Hand over to somebody else…")
+    await visit.pick("Hand over to someone else…")
     await expect(visit.modal).to_contain_text("Who should answer instead?")
     await visit.submit()
     await expect(visit.modal).to_contain_text("Please complete this required field")

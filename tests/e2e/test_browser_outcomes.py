@@ -91,7 +91,7 @@ async def test_an_outage_is_gone_round_with_another_model(
     ):
         claude.queue(away, text("It is the disk of web-2."))
         await visit.begin("ops", "@sayso look")
-        await visit.says("The model is away", "Nothing is lost")
+        await visit.says("The model is unavailable", "Nothing is lost")
         await visit.pressable(visit.button("Try again"))
         await visit.shot("asks")
         await visit.button("Other model…").click()

@@ -84,7 +84,7 @@ async def use_home(visit: Visit) -> None:
     await visit.go_to("sayso")
     await visit.page.get_by_test_id("tab-home").click()
     await visit.home.get_by_role("button", name="Refresh").click()
-    await expect(visit.home).to_contain_text("Nothing waits for you")
+    await expect(visit.home).to_contain_text("Nothing is waiting for you")
     await expect(visit.home).to_contain_text("completed")
     await visit.shot("home-later")
 

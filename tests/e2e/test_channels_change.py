@@ -60,7 +60,7 @@ async def test_a_channel_that_is_shared_pauses_its_runs(tmp_path: Path) -> None:
         await thread.says("This channel is now shared with another organization")
         await thread.reply("ana", "fine")
         await workspace.wait_for(
-            lambda: any("goes on with your answer" in e["text"] for e in workspace.ephemerals("ana"))
+            lambda: any("will use it after `resume`" in e["text"] for e in workspace.ephemerals("ana"))
         )
         assert thread.find("Approval needed") is None
         await thread.reply("ana", "resume")

@@ -121,7 +121,7 @@ async def edit_and_decide(phone: Visit) -> None:
 
     await phone.thread.get_by_role("button", name="More choices").last.click()
     await phone.shot("more")
-    await phone.page.get_by_text("Hand over to somebody else…").click()
+    await phone.page.get_by_text("Hand over to someone else…").click()
     await expect(phone.modal).to_contain_text("Who should answer instead?")
     await phone.shot("hand-over")
     await phone.page.get_by_test_id("modal-close").click()

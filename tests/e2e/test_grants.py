@@ -200,7 +200,7 @@ async def test_a_grant_of_a_flow_counts_in_the_next_run_of_its_channel_until_it_
         assert "used 1 time" in listed
         back = str(bot.thread(bot.say("ben", f"{mention} grants revoke {grant}")))
         await bot.settle()
-        assert "No call is always allowed here" in str(bot.thread(await bot.start("ana", "grants")))
+        assert "No calls are always allowed here" in str(bot.thread(await bot.start("ana", "grants")))
         third = await bot.start("ana", "asked")
         assert "wants to use" in str(bot.thread(third)), back
         assert "Marked." not in str(bot.thread(third))
@@ -233,6 +233,6 @@ async def test_the_button_takes_back_what_a_run_that_is_over_has_given(tmp_path:
         await space.open_home("ana")
         await shows(space, "ana", "is always allowed by")
         await press_home(space, "ana", "Revoke")
-        await bot.until(lambda: "Taken back" in str(bot.thread(root)))
+        await bot.until(lambda: "Revoked" in str(bot.thread(root)))
         await space.open_home("ana")
         await shows(space, "ana", "is always allowed by", gone=True)

@@ -40,10 +40,10 @@ async def test_a_home_has_what_waits_for_this_person(tmp_path: Path) -> None:
         assert "Opens the gate" in dev
         cleo = await home_of(workspace, "cleo", "1 open question")
         assert "Open the gate?" not in cleo
-        assert "Nothing waits for you" in cleo
+        assert "Nothing is waiting for you" in cleo
         await thread.approve("dev", asked)
         await thread.says("It is approve")
-        assert "Nothing waits for you" in await home_of(workspace, "dev", "completed")
+        assert "Nothing is waiting for you" in await home_of(workspace, "dev", "completed")
 
 
 @simulated
@@ -54,15 +54,15 @@ async def test_a_home_shows_nothing_of_channels_one_is_not_in(tmp_path: Path) ->
         thread = await start_flow(workspace, "ana", "secret", "gate")
         await thread.says("Open the gate?")
         assert "Open the gate?" in await home_of(workspace, "dev", "Open the gate?")
-        ben = await home_of(workspace, "ben", "Nothing waits for you")
-        assert "No run is open for you or in your channels" in ben
+        ben = await home_of(workspace, "ben", "Nothing is waiting for you")
+        assert "There are no open runs for you or in your channels" in ben
 
 
 @simulated
 async def test_a_home_is_made_anew_by_its_button(tmp_path: Path) -> None:
     """`Refresh` shows what has happened since."""
     async with inhabited_town(tmp_path, {"gate": GATE}) as (workspace, _):
-        await home_of(workspace, "dev", "Nothing waits for you")
+        await home_of(workspace, "dev", "Nothing is waiting for you")
         thread = await start_flow(workspace, "ana", "ops", "gate")
         await thread.says("Open the gate?")
         view = workspace.home("dev")

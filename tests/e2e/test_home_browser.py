@@ -96,7 +96,7 @@ async def test_a_person_clears_what_waits_from_the_home(
 
 async def clear(visit: Visit) -> None:
     """Decide and answer what the Home shows first, again and again."""
-    home, nothing = visit.home, visit.home.get_by_text("Nothing waits for you")
+    home, nothing = visit.home, visit.home.get_by_text("Nothing is waiting for you")
     while not await nothing.count():
         together = home.get_by_role("button", name=re.compile("Decide .* together"))
         if await together.count():
@@ -120,7 +120,7 @@ async def decide_together(visit: Visit) -> None:
     button = visit.home.get_by_role("button", name=re.compile("Decide .* together")).first
     block = await button.evaluate("each => each.closest('[data-block]').dataset.block")
     await button.click()
-    await expect(visit.modal).to_contain_text("is decided and recorded by itself")
+    await expect(visit.modal).to_contain_text("is decided and recorded separately")
     await visit.shot("together")
     await visit.modal.get_by_label("Approve").check()
     await visit.submit()

@@ -62,7 +62,7 @@ async def test_a_question_is_decided_on_the_home(tmp_path: Path) -> None:
         await press_home(workspace, "dev", "Approve")
         await thread.says("It is approve")
         await thread.says("*Approved* by <@U0LOCALDEV>")
-        assert "Nothing waits for you" in await shows(workspace, "dev", "Open the gate?", gone=True)
+        assert "Nothing is waiting for you" in await shows(workspace, "dev", "Open the gate?", gone=True)
 
 
 @simulated
@@ -130,7 +130,7 @@ async def test_a_home_says_who_waits_for_whom_and_can_be_narrowed(tmp_path: Path
         await workspace.open_home("dev")
         for name in ("gate", "why"):
             await (await start_flow(workspace, "ana", "ops", name)).says("@sre")
-        assert "You wait for" in await shows(workspace, "ana", "waits for @sre")
+        assert "You are waiting for" in await shows(workspace, "ana", "waiting for @sre")
         await shows(workspace, "dev", "Why now?")
         home = workspace.home("dev") or {}
         await workspace.press_in_view("dev", home["id"], "sayso:open:home:kind", value="kind:question")

@@ -102,7 +102,7 @@ async def test_a_colleague_is_overheard_as_data(claude: ClaudeServer, tmp_path: 
         await thread.reply("ben", "I changed the pool yesterday")
         await thread.reply("ben", "@sayso restart it")
         await workspace.wait_for(
-            lambda: any("as a remark" in told["text"] for told in workspace.ephemerals("ben"))
+            lambda: any("as information" in told["text"] for told in workspace.ephemerals("ben"))
         )
         ts = await thread.reply("ana", "go on")
         await workspace.wait_for(lambda: _marked(thread, ts, "eyes"))
@@ -234,7 +234,7 @@ async def test_a_reply_after_the_answer_goes_on(claude: ClaudeServer, tmp_path: 
         await thread.reply("ana", "and db-2?")
         await thread.says("db-2 is fine.")
         await thread.reply("ana", "done")
-        await thread.says("listens no more")
+        await thread.says("no longer listens")
         await thread.says("Completed")
     roles = [message["role"] for message in claude.requests[1].body["messages"]]
     assert roles == ["user", "assistant", "user"]

@@ -87,7 +87,7 @@ async def test_a_note_that_is_approved_is_read_by_the_next_run_of_the_channel_on
         assert "I know about Mondays" in await says(bot, "use")
         work.add_channel("other", members=["ana", bot.core.state.bot_user_id])
         assert "I know nothing" in await says(bot, "use", channel="other")
-        assert "Nothing is noted here" in await says(bot, "memory", channel="other")
+        assert "There are no notes here" in await says(bot, "memory", channel="other")
 
 
 @simulated
@@ -101,7 +101,7 @@ async def test_members_list_edit_and_forget_notes_where_they_were_made(tmp_path:
         assert "approved by" in listed
         work.add_channel("other", members=["ana", bot.core.state.bot_user_id])
         for refused in (f"memory forget {row.kept_id}", f"memory edit {row.kept_id} x"):
-            assert "was not made here" in await says(bot, refused, channel="other")
+            assert "belongs to another place" in await says(bot, refused, channel="other")
         assert "Mondays & Fridays" in (
             await says(bot, f"memory edit {row.kept_id} Mondays & Fridays")
         ).replace("&amp;", "&")
@@ -123,7 +123,7 @@ async def test_what_was_noted_in_a_private_channel_is_read_in_no_other(tmp_path:
         await says(bot, "shared", channel="secret")
         assert len(bot.store.kept.rows("note")) == 1
         assert "I know something" not in await says(bot, "shared")
-        assert "Nothing is noted" not in await says(bot, "memory", channel="secret")
+        assert "There are no notes" not in await says(bot, "memory", channel="secret")
         assert len(bot.store.kept.rows("note")) == 2  # the agent in #ops knew of none
         assert "I know something" in await says(bot, "shared", channel="secret")
         (here,) = [

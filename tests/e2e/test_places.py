@@ -149,7 +149,7 @@ async def test_control_words_are_for_those_sessions_that_their_author_may_steer(
         assert "*more* goes on" in words(await thread.says("goes on."))
         await thread.reply("ben", "cancel")
         asked = await thread.says("Cancel *more*?")
-        await thread.press("ben", asked, "Cancel it")
+        await thread.press("ben", asked, "Cancel run")
         assert (
             (await thread.says("was cancelled by"))["text"]
             .splitlines()[0]

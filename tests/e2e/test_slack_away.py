@@ -42,8 +42,8 @@ def answer(bot: Town, prompt: PromptState) -> None:
 
 WHY = {
     "restricted_action": "not allowed to post there",
-    "missing_scope": "the app lacks a right",
-    "thread_not_found": "the thread begins with is gone",
+    "missing_scope": "the app lacks a permission",
+    "thread_not_found": "the first message of the thread was deleted",
 }
 
 

@@ -287,7 +287,7 @@ async def test_control_words(tmp_path: Path) -> None:
         await workspace.wait_for(lambda: bool(workspace.ephemerals("cleo")))
         await thread.reply("ana", "cancel")
         asked = await thread.says("Cancel *two*?")
-        await thread.press("ana", asked, "Cancel it")
+        await thread.press("ana", asked, "Cancel run")
         await thread.says("Cancelled by") if thread.find("Cancelled by") else await thread.says("ancelled")
         await thread.says("Withdrawn")
 

@@ -309,7 +309,7 @@ async def test_a_reply_that_could_answer_several_questions_is_asked_for_which(tm
             if "blue" in str(e.get("text"))
         )
         await thread.press("ben", menu, label)
-        await whispered(workspace, "ben", "Only whoever wrote the reply")
+        await whispered(workspace, "ben", "Only the person who wrote the reply")
         await thread.press("ana", menu, label)
         await thread.says("“it is &lt;fine&gt; &amp; done” answered #")
         await thread.reply("ana", "red it is")

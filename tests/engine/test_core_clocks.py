@@ -284,12 +284,12 @@ edges: [{from: a, to: q}, {from: q, to: b}]
         ('timeout: 1h, on_timeout: "{{ inputs.x }}"', "`on_timeout` cannot contain expressions"),
         ("remind_every: 10s", "a minute or more"),
         ("escalate: [{after: 15m, to: [nobody]}]", "names nobody"),
-        ("escalate: [{after: 15m, to: ['dm:@sre']}]", "names no one person"),
+        ("escalate: [{after: 15m, to: ['dm:@sre']}]", "is not one person"),
         ("escalate: [{after: 2h, to: [U0BEN]}], timeout: 1h", "the `timeout` comes before this"),
         ("remind_every: 2h, timeout: 1h", "the `timeout` comes before this"),
         ("escalate: [{to: [U0BEN]}]", "`after` is missing"),
         ("hours: {timezone: UTC}", "`hours` are for"),
-        ("timeout: 1h, hours: {timezone: Mars/Olympus}", "is no timezone"),
+        ("timeout: 1h, hours: {timezone: Mars/Olympus}", "is not a time zone"),
         ("timeout: 1h, hours: {timezone: UTC, from: '9:00'}", "no time of day"),
         ("timeout: 1h, hours: {timezone: UTC, days: [monday]}", "expected mon, tue"),
         ("timeout: 1h, hours: {timezone: UTC, from: '09:00', to: '09:00'}", "it ends at its start"),
@@ -314,7 +314,7 @@ nodes:
       - {id: q, type: ask, with: {message: Go?, timeout: 10m, on_timeout: "goto:late"}}
   - {id: late, type: noop}
 """
-    with pytest.raises(FlowError, match="a jump stays in its own"):
+    with pytest.raises(FlowError, match="a jump cannot leave its list"):
         load_flow(text, "flow.yml")
 
 

@@ -349,13 +349,13 @@ def test_a_new_text_of_the_flow_covers_what_was_shown() -> None:
     ("gate", "apply", "message"),
     [
         ({"covers": "aply"}, {}, "there is no node `aply` in this list"),
-        ({"covers": "gate"}, {}, "does not surely come after"),
+        ({"covers": "gate"}, {}, "may not come after this approval"),
         ({"covers": "{{ inputs.mode }}"}, {}, "covers"),
-        ({}, {"type": "wait", "with": {"for": "1m"}}, "nobody can say beforehand"),
-        ({}, {"with": {"run": ["{{ nodes.gate.reason }}"]}}, "what `gate` will say is not known"),
-        ({}, {"with": {"run": ["{{ nodes.gate.by | length }}"]}}, "what `gate` will say is not known"),
-        ({}, {"with": {"run": ["{{ nodes.gate | length }}"]}}, "what `gate` will say is not known"),
-        ({}, {"with": {"run": ["{{ status.gate }}"]}}, "what `gate` will say is not known"),
+        ({}, {"type": "wait", "with": {"for": "1m"}}, "cannot be known in advance"),
+        ({}, {"with": {"run": ["{{ nodes.gate.reason }}"]}}, "the answer of `gate` is not known"),
+        ({}, {"with": {"run": ["{{ nodes.gate.by | length }}"]}}, "the answer of `gate` is not known"),
+        ({}, {"with": {"run": ["{{ nodes.gate | length }}"]}}, "the answer of `gate` is not known"),
+        ({}, {"with": {"run": ["{{ status.gate }}"]}}, "the answer of `gate` is not known"),
         ({}, {"with": {"run": ["{{ messages | length }}"]}}, "`messages` can change between"),
         ({"editable": ["nothing"]}, {}, "the form has no field `nothing`"),
         ({"form": None}, {}, "`editable` needs a `form`"),
@@ -380,7 +380,7 @@ def test_a_node_between_cannot_feed_what_was_approved() -> None:
 def test_in_a_graph_the_covered_node_comes_surely_later() -> None:
     """Edges must lead from the approval to what it covers."""
     edges = [{"from": "apply", "to": "gate"}]
-    with pytest.raises(FlowError, match="does not surely come after"):
+    with pytest.raises(FlowError, match="may not come after this approval"):
         flow_of(json.dumps({"flow": "f", "nodes": nodes({"form": None, "editable": []}, {"with": {"run": ["x"]}}), "edges": edges}))  # fmt: skip
 
 

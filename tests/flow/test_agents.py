@@ -289,7 +289,7 @@ def test_whoever_approves_calls_is_looked_up_like_whoever_approves_anything(flow
 @pytest.mark.parametrize(
     ("rest", "told"),
     [
-        ("  - {id: after, type: message, with: {text: x}}\n", "what comes after this agent would wait"),
+        ("  - {id: after, type: message, with: {text: x}}\n", "the nodes after this agent would wait"),
         ("lock: web\n", "`lock` would be held"),
     ],
 )

@@ -236,7 +236,7 @@ def test_an_expression_may_stand_for_any_value(kind: str, with_: dict[str, Json]
     [
         ({"run": "{{ inputs.a }}", "runn": 1}, "unknown field `runn`"),
         ({"run": ["a"], "ok_codes": ["{{ inputs.a }}", -1]}, "expected at least 0"),
-        ({"script": "{{ inputs.a }}"}, "a script has no `{{ }}`"),
+        ({"script": "{{ inputs.a }}"}, "a script cannot use `{{ }}`"),
         ({"run": "{{ inputs.a }}", "script": "a"}, "cannot be used together"),
     ],
 )

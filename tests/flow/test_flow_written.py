@@ -430,8 +430,8 @@ def test_a_condition_that_may_be_null_is_asked_whether_it_is_there() -> None:
     [
         ("${{ inputs.n }}", "the `$` before `{{`"),
         ("a ${{ inputs.n }} b", "the `$` before `{{`"),
-        ("a {# b #} c", "`{# #}` is no comment"),
-        ("a {# {{ inputs.n }} #} c", "`{# #}` is no comment"),
+        ("a {# b #} c", "`{# #}` is not a comment"),
+        ("a {# {{ inputs.n }} #} c", "`{# #}` is not a comment"),
         ("Deploy ${inputs.n}", "write {{ inputs.n }}"),
         ("Deploy {inputs.n}", "write {{ inputs.n }}"),
         ("Deploy $inputs.n now", "write {{ inputs.n }}"),

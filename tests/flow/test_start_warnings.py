@@ -40,7 +40,7 @@ SAME = [
         "both start",
     ),
     ({"reaction": "eyes"}, {"reaction": "eyes"}, "both start"),
-    ({"shortcut": "Look"}, {"shortcut": "Look"}, "nobody can tell"),
+    ({"shortcut": "Look"}, {"shortcut": "Look"}, "cannot be told apart"),
     ({"message": "is down", "channels": ["#a"]}, {"message": "is down", "channels": ["#b"]}, None),
     ({"mention": "deploy {x}"}, {"mention": "deploy now {x}"}, None),
     ({"mention": "is down"}, {"message": "is down"}, None),

@@ -278,7 +278,7 @@ async def test_a_call_is_allowed_for_a_time_in_a_folder_until_somebody_takes_tha
     assert (await gate.post("ask", token=other, **again))[1]["state"] == "open"
     assert "npm test *" in gate.sayso("grants", "list")
     await thread.press("ben", closed, "Revoke")
-    await thread.says("Taken back")
+    await thread.says("Revoked")
     assert (await gate.ask("npm test basket", "c6", session="s6", **here))["state"] == "open"
 
 

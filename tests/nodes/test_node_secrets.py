@@ -83,7 +83,7 @@ def test_a_missing_secret_says_what_to_set(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["", "../TOKEN", "a/b", "A-B", ".hidden", "1A", "A\n", "ä"])
 def test_names_that_are_no_names_are_refused(tmp_path: Path, name: str) -> None:
     """No name reaches outside the directory or the prefix."""
-    assert "is no secret's name" in refusal(SecretSource({}, tmp_path), name)
+    assert "is not a valid secret name" in refusal(SecretSource({}, tmp_path), name)
 
 
 def test_the_key_of_the_database_is_no_secret_of_flows(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ class Case(NamedTuple):
 LOCAL_RUN: dict[str, Any] = {"has_channel": False, "requester_id": "local:ana", "home_team": None}
 ONLY_BEN_OR_SRE = "Only Ben Okafor and @sre can approve this. Ask one of them."
 NOT_PEOPLE = "Only people can do this, not apps or workflows."
-UNKNOWN = "Slack could not say who you are just now. Please try again in a moment."
+UNKNOWN = "Slack could not identify you right now. Please try again in a moment."
 NOT_HERE = "Only members of this workspace can do this."
 PEOPLE = "Only people can do this, not apps or workflows."
 NOT_OPEN = "This bot is not open to everybody here. Ask whoever runs it to add you (SAYSO_USERS)."

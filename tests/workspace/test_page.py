@@ -576,9 +576,9 @@ async def test_the_apps_home_is_a_tab_of_its_conversation(desk: Desk) -> None:
         await page.get_by_test_id("channel-sayso").click()
         await page.get_by_test_id("tab-home").click()
         await desk.workspace.wait_for(lambda: desk.app.events("app_home_opened"))
-        home = {"type": "home", "blocks": [section("Nothing waits for you")]}
+        home = {"type": "home", "blocks": [section("Nothing is waiting for you")]}
         await desk.app.client.views_publish(user_id=desk.workspace.user("ana").id, view=home)
-        await expect(page.locator("#home")).to_contain_text("Nothing waits for you")
+        await expect(page.locator("#home")).to_contain_text("Nothing is waiting for you")
         await page.get_by_test_id("tab-messages").click()
         await expect(page.get_by_test_id("composer")).to_be_visible()
 

@@ -193,7 +193,7 @@ def revoke(step: Step, command: Revoke) -> None:
     grant = step.state.grants[command.prompt_id]
     prompt = step.state.prompts[command.prompt_id]
     if grant.over is not None or step.state.phase not in OPEN_PHASES:
-        raise PromptClosed("This is not allowed any more, so there is nothing to take back.")
+        raise PromptClosed("There is nothing to revoke: this is no longer allowed.")
     if step.facts.policy(command.actor, "decide", step.state, prompt) is not None:
         step.permit(command.actor, "revoke", prompt)
     row = next((one for one in wide_grants.standing(step) if one.prompt_id == grant.prompt_id), None)

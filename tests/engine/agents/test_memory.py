@@ -214,11 +214,11 @@ def test_a_note_that_people_forget_has_no_text_left_and_says_who_did_it() -> Non
         ("memory: perhaps", "approve, auto or off"),
         ("memory: {write: auto, scope: team}", "channel or flow"),
         ("memory: auto\ntools: [remember]", "unknown tool `remember`"),
-        ("memory: {write: approve, scope: flow}", "name who approves them"),
+        ("memory: {write: approve, scope: flow}", "name their approvers"),
         *(
             (
                 f"memory: {{write: {write}, scope: flow}}\napprovals: {{{name}: {rule}}}",
-                "name who approves them",
+                "name their approvers",
             )
             for write in ("approve", "auto")
             for name in ("remember", "'*'")

@@ -229,7 +229,7 @@ def test_what_is_left_of_a_conversation_that_was_ended_is_told_by_the_agents_nam
     """Of a call in the middle nobody knows whether it was done; the inner steps of the agent are no names for people."""
     case = talk(TOOLS.partition("approvals")[0], rest="  - {id: tell, type: noop}\n").model("", *CALLS)
     told = end_note(case.when(case.abort()).state, case.flow, "key").text
-    assert told.splitlines()[1:] == ["*Not known whether it was done:* helper.", "*Not done:* tell."]
+    assert told.splitlines()[1:] == ["*Outcome unknown:* helper.", "*Not done:* tell."]
     case = talk(rest="  - {id: tell, type: noop}\n")
     told = end_note(case.when(case.abort()).state, case.flow, "key").text
     assert told.splitlines()[1:] == ["*Not done:* tell."]
