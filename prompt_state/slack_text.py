@@ -61,7 +61,7 @@ def _checked(text: str) -> str:
     if size > MAX_BYTES:
         raise TooLong(
             f"This message has {size:,} bytes and the most is {MAX_BYTES:,}. "
-            "Nothing of it was used: please send a shorter one."
+            "It was not used: please send a shorter one."
         )
     return cleaned
 

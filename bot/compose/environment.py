@@ -175,7 +175,7 @@ def _export_spans(engine: Engine, env: Mapping[str, str]) -> None:
 
         export_spans(engine, env)
     except ImportError as error:
-        log.error("no traces are sent, for a package is missing (%s): pip install 'sayso[otel]'", error)
+        log.error("no traces are sent: a package is missing (%s): pip install 'sayso[otel]'", error)
     except Exception as error:
         log.error("no traces are sent; check the variables OTEL_*: %s", error)
 

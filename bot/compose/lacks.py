@@ -34,7 +34,7 @@ def lacks(flow: Flow, settings: Settings, secret: Callable[[str], str]) -> Itera
         except SaysoError as error:
             yield f"MCP server {name}: {error}"
     if key_variable(settings) is None and not scripted(settings):
-        yield f"there is no key for Claude: set {' or '.join(KEY_VARIABLES)}"
+        yield f"no key for Claude is set: set {' or '.join(KEY_VARIABLES)}"
 
 
 class Lacks:

@@ -150,7 +150,7 @@ async def _read(request: web.Request) -> None:
         async with asyncio.timeout(BODY_SECONDS):
             await request.read()
     except TimeoutError as error:
-        late = f"The body did not come within {BODY_SECONDS:g} seconds.\n"
+        late = f"The body did not arrive within {BODY_SECONDS:g} seconds.\n"
         raise web.HTTPRequestTimeout(text=late) from error
     except (
         RuntimeError,

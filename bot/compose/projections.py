@@ -52,7 +52,7 @@ class Difference:
 
     def __str__(self) -> str:
         kinds = sorted({_KINDS[type(row)] for row in self.rows})
-        return f"{self.head.session_id}: {len(self.rows)} rows ({', '.join(kinds)}) are not what its journal says"
+        return f"{self.head.session_id}: {len(self.rows)} rows ({', '.join(kinds)}) differ from its journal"
 
 
 _KINDS: dict[type, str] = {
@@ -141,7 +141,7 @@ def mend(store: Store, now: str, heads: Sequence[Head]) -> None:
     mine = [head for head in heads if head.owner is None or not store.alive(head.owner)]
     for found in differences(store, mine):
         head = found.head
-        log.error("%s; they are written anew", found)
+        log.error("%s; they are rewritten", found)
         rows = tuple(found.rows)
         commit = Commit(head.session_id, head.epoch, head.seq, now, head.status, head.phase, rows=rows)
         match store.commit([commit])[0]:
@@ -151,4 +151,4 @@ def mend(store: Store, now: str, heads: Sequence[Head]) -> None:
                 reason = f"its place in the queue for a lock was deleted ({error})"
                 store.quarantine(head.session_id, reason, now)
             case Conflict(error) | Lost(error) | error:
-                log.error("%s: its rows could not be written anew: %s", head.session_id, error)
+                log.error("%s: its rows could not be rewritten: %s", head.session_id, error)

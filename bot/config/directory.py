@@ -83,7 +83,7 @@ class Directory:
                 stdout=asyncio.subprocess.PIPE,
             )
         except OSError as error:
-            raise RotaFailed(f"rota {rota!r} could not be asked: {error}") from error
+            raise RotaFailed(f"rota {rota!r} could not be run: {error}") from error
         try:
             async with asyncio.timeout(COMMAND_SECONDS):
                 said, _ = await process.communicate()
@@ -119,5 +119,5 @@ class Directory:
                 raise FlowError(located.problems)
             return dict(located.data)
         except Exception as error:
-            log.error("%s cannot be read, and what was read before holds: %s", self._path, error)
+            log.error("%s cannot be read, so its last contents are still used: %s", self._path, error)
             return None

@@ -75,7 +75,7 @@ class Library:
             self._unread = False
         except OSError as error:
             if not self._unread:
-                log.error("the flows stay as they were, for their files cannot be read now: %s", error)
+                log.error("the flow files cannot be read, so the last versions are still served: %s", error)
             self._unread = True
         return self._by_name
 
@@ -126,7 +126,7 @@ class Library:
             self._waits_since = now if version.since is None else min(now, version.since)
         if self._waits_since != self._told_of and now - self._waits_since > UNFINISHED_SECONDS:
             self._told_of = self._waits_since
-            log.warning("the flows of %s stay as they were: %s", version.folder, version.unfinished)
+            log.warning("the flows of %s were not updated: %s", version.folder, version.unfinished)
 
     def _read(self, files: list[Path], stamps: dict[Path, tuple[int, int]], anew: bool) -> None:
         if anew:
@@ -156,7 +156,7 @@ class Library:
         text = "\n".join(map(str, broken))
         if (names, text) != self._refusal:
             log.error(
-                "the flows of %s are not served, the version before is, for not all of its files can be loaded:\n%s",
+                "the flows of %s are not served because some files cannot be loaded; the previous version is still served:\n%s",
                 names,
                 text,
             )
@@ -200,7 +200,7 @@ class Library:
             raise UnknownFlow(f"The flow {name!r} is not served: its file cannot be loaded. {fault}")
         if flow is None:
             served = ", ".join(sorted(self._by_name)) or "none"
-            raise UnknownFlow(f"There is no flow {name!r}. Served here: {served}.")
+            raise UnknownFlow(f"There is no flow {name!r}. Served flows: {served}.")
         return flow
 
     def faults(self) -> dict[str, str]:

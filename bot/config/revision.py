@@ -38,7 +38,7 @@ class Version(NamedTuple):
     changed: int = 0
     """Time of git's last change to its index, in nanoseconds."""
     unfinished: str = ""
-    """Why its files may be of no version: git is changing them, or the folder is not there."""
+    """Why its files may be of no version: git is changing them, or the folder does not exist."""
     since: float | None = None
     """Since when git is changing them, in seconds since 1970."""
 
@@ -55,7 +55,7 @@ def version_of(place: Path) -> Version:
     """The version of a folder, or of the folder of a file."""
     folder = Path(os.path.realpath(place))  # `resolve` fails for links in a circle
     if not folder.exists():
-        return Version(folder, unfinished="the folder is not there")
+        return Version(folder, unfinished="the folder does not exist")
     folder = folder if folder.is_dir() else folder.parent
     found = _around(folder)
     if not isinstance(found, _Checkout):
@@ -67,7 +67,7 @@ def version_of(place: Path) -> Version:
     index = found.git / "index"
     changed = index.stat().st_mtime_ns if index.exists() else 0
     writing = (
-        f"git is changing them. If no git command runs there, delete {lock}" if since is not None else ""
+        f"git is changing them. If no git command is running there, delete {lock}" if since is not None else ""
     )
     return Version(folder, _commit(found), True, changed, writing, since)
 

@@ -74,7 +74,7 @@ class SessionFiles:
             yield Inbox(folder.resolve().joinpath(*parts), at)
         except OSError as error:
             raise FileRefused(
-                f"The file cannot be kept ({error.strerror}). Nothing of your answer was used."
+                f"The file cannot be stored ({error.strerror}), so your answer was not used."
             ) from error
         finally:
             os.close(at)
@@ -175,7 +175,7 @@ def _copied(inbox: Inbox, path: Path, largest: int) -> Json:
                 part.write(chunk)
                 if part.size > largest:
                     raise InvalidAnswer(
-                        f"{path.name} is larger than {largest:,} bytes, the most that a file may have."
+                        f"{path.name} is larger than {largest:,} bytes, the limit for a file."
                     )
                 chunk = source.read(_CHUNK)
             part.done()

@@ -90,14 +90,14 @@ def _checkpoints(raw: str, cwd: Path) -> str:
         return raw.strip()
     path = (cwd / raw.removeprefix("git:").strip()).resolve()
     if raw.startswith("git:") and not (path / ".git").exists():
-        raise ValueError("git:PATH of a clone that is there")
+        raise ValueError("git:PATH of an existing clone")
     return f"git:{path}" if raw.startswith("git:") else str(path)
 
 
 def _server(raw: str, cwd: Path) -> str:
     if not raw.startswith(("postgresql://", "postgres://")):
         raise SettingsError(
-            "SAYSO_DATABASE_LISTEN_URL takes postgresql://user@host/name, the database's own address."
+            "SAYSO_DATABASE_LISTEN_URL takes postgresql://user@host/name, the direct address of the database."
         )
     return raw.strip()
 
@@ -160,7 +160,7 @@ def _seconds(raw: str, cwd: Path) -> float:
 def _names(raw: str, cwd: Path) -> frozenset[str]:
     found = frozenset(entry.strip() for entry in raw.split(",") if entry.strip())
     if not found:
-        raise ValueError("one entry or more, with commas between them")
+        raise ValueError("one or more entries, separated by commas")
     return found
 
 
@@ -249,7 +249,7 @@ def _log_levels(raw: str, cwd: Path) -> Mapping[str, str]:
     for entry in raw.lower().split(","):
         name, _, level = entry.strip().rpartition("=")
         if level not in LEVELS:
-            raise ValueError(f"a level ({', '.join(LEVELS)}), and others for parts: info,sayso.slack=debug")
+            raise ValueError(f"a level ({', '.join(LEVELS)}), optionally with levels for parts: info,sayso.slack=debug")
         found[name.strip()] = level
     return found
 
@@ -269,12 +269,11 @@ def _rate(raw: str, cwd: Path) -> Rate | None:
 
 _CHANNELS = _matching(
     r"dm|[CGD][A-Z0-9]{2,}",
-    "ids of channels (C012345), and `dm` for direct messages. A name can be given to another channel, so names do not "
-    "count here",
+    "channel IDs (C012345), and `dm` for direct messages. Names are not accepted, because a name can move to another channel",
 )
 _HOSTS = _matching(
     r"(\*\.)?[a-z0-9-]+(\.[a-z0-9-]+)*",
-    "names of hosts (grafana.example.com), and *.example.com for all below",
+    "host names (grafana.example.com), and *.example.com for all subdomains",
     lower=True,
 )
 
@@ -287,7 +286,7 @@ def _listens(raw: str, cwd: Path) -> Mapping[str, str]:
         place, _, level = entry.rpartition("=")
         if level not in _LEVELS or (place and not re.fullmatch(r"dm|[CGD][A-Z0-9]{2,}", place)):
             raise ValueError(
-                f"{', '.join(_LEVELS)}, and others by channel id or `dm`: requester,C012345=thread"
+                f"{', '.join(_LEVELS)}, optionally with others by channel ID or `dm`: requester,C012345=thread"
             )
         found[place] = level
     return found
@@ -412,7 +411,7 @@ class Settings:
         except SaysoError as error:
             raise SettingsError(f"{KEYS_SETTING}=secret: {error}") from error
         if isinstance(found, str) or not found:
-            raise SettingsError(f"{KEYS_SETTING}=secret: the secret {ENCRYPTION_KEYS} holds no keys.")
+            raise SettingsError(f"{KEYS_SETTING}=secret: the secret {ENCRYPTION_KEYS} contains no keys.")
         return found
 
     @property
@@ -477,8 +476,7 @@ def read_env_file(path: Path, environ: Mapping[str, str] = {}) -> dict[str, str]
     }
     if left_out := sorted(given.keys() - taken.keys()):
         told = (
-            f"{path} may be written by others, so {', '.join(left_out)} is not taken from it. Make the file your own "
-            "(chown, chmod go-w), or put the setting into the environment."
+            f"{path} is writable by others, so {', '.join(left_out)} is not read from it. Restrict the file (chown, chmod go-w), or set it in the environment."
         )
         if _STORE in left_out:
             raise SettingsError(told)
@@ -507,10 +505,10 @@ def load_settings(
     for name in KNOWN:
         if name in env and not env[name].strip() and not name.endswith("_API_KEY"):
             raise SettingsError(
-                f"{name} has no value: write one, or leave the setting out. In .env a comment begins at a # behind a space."
+                f"{name} has no value: set one, or remove the setting. In .env a # after a space begins a comment."
             )
     if env.get(one := KEYS_SETTING.removesuffix("S")):
-        raise SettingsError(f"{one} encrypts nothing: the setting is {KEYS_SETTING}.")
+        raise SettingsError(f"{one} has no effect: the setting is called {KEYS_SETTING}.")
     home_path = (cwd / (home or env.get("SAYSO_HOME") or ".sayso")).resolve()
     url = database_url or env.get("SAYSO_DATABASE_URL") or f"sqlite:///{home_path / 'sayso.db'}"
     given = _read(Settings, env, cwd)

@@ -95,7 +95,7 @@ def _model(model: str, facts: ModelFacts) -> Check:
         "code execution" if facts.code_execution else "",
     ]
     longest = f", answers up to {facts.max_tokens:,}" if facts.max_tokens else ""
-    source = "" if facts.known else " (as this release knows it: the models endpoint did not say)"
+    source = "" if facts.known else " (from the data of this release: the models endpoint did not answer)"
     text = f"{model}: {facts.context:,} tokens{longest}; {'; '.join(filter(None, can))}{source}"
     if facts.lifecycle == "active" and facts.retires_at is None:
         return Check("model", "ok", text)
@@ -122,8 +122,8 @@ def _script(file: Path) -> Check:
         load_script(file)
     except ScriptError as error:
         return Check("script", "fail", f"SAYSO_SCRIPT: {error}")
-    text = f"SAYSO_SCRIPT is set: {file.name} answers in place of Claude in sayso dev and run"
-    return Check("script", "warn", text, "The bot in Slack does not use it. Leave it out to ask Claude.")
+    text = f"SAYSO_SCRIPT is set: {file.name} answers instead of Claude in sayso dev and run"
+    return Check("script", "warn", text, "The bot in Slack does not use it. Remove it to use Claude.")
 
 
 def check_mcp(settings: Settings, flows: Mapping[str, Flow]) -> Iterator[Check]:
@@ -132,17 +132,17 @@ def check_mcp(settings: Settings, flows: Mapping[str, Flow]) -> Iterator[Check]:
     try:
         known = servers(settings.mcp_file)
     except McpUnconfigured as error:
-        yield Check("mcp", "fail", str(error), "docs/agents-tools.md shows what stands in the file.")
+        yield Check("mcp", "fail", str(error), "docs/agents-tools.md describes the file.")
         return
     if known and not is_installed():
-        text = f"{settings.mcp_file} lists MCP servers, and the package for them is not installed"
+        text = f"{settings.mcp_file} lists MCP servers, but the package for them is not installed"
         yield Check("mcp", "warn", text, INSTALL)
     elif known:
         yield Check("mcp", "ok", f"{len(known)} in {settings.mcp_file}: {', '.join(sorted(known))}")
     for name, flow_name in wanted:
         if name not in known:
             hint = suggest(name, known) or "Add it, or set SAYSO_MCP_CONFIG."
-            text = f"flow {flow_name} uses the MCP server {name}, which {settings.mcp_file} does not have"
+            text = f"flow {flow_name} uses the MCP server {name}, which is not in {settings.mcp_file}"
             yield Check("mcp", "fail", text, hint)
     source = SecretSource(settings.env, settings.secrets_dir, settings.secret_command)
     for server in known.values():
@@ -160,35 +160,35 @@ def check_mcp(settings: Settings, flows: Mapping[str, Flow]) -> Iterator[Check]:
 def check_freshness(store: Store) -> Iterator[Check]:
     """Check that the store takes writes and is not suspended, and list work that may be repeated."""
     for trouble in store.troubles():
-        hint = "It tries again by itself. Is something else writing (a backup, an open `sqlite3` shell)? Is the disk full?"
+        hint = "It retries automatically. Is something else writing (a backup, an open `sqlite3` shell)? Is the disk full?"
         yield Check("storage", "fail", trouble, hint)
     reason = store.suspended()
     if reason is None:
-        yield Check("freshness", "ok", "the database is as new as its anchor says")
+        yield Check("freshness", "ok", "the database is as recent as its anchor")
         return
     standing = [f"{head.session_id} ({head.flow_name}): {stands}" for head, stands in may_repeat(store)]
     text = "\n".join([f"suspended, so nothing runs: {reason}", *standing])
-    hint = "What the sessions above did after that moment may be done a second time. Look, then: sayso store release"
-    yield Check("freshness", "fail", text, hint if standing else "To let it go on: sayso store release")
+    hint = "Work that the sessions above did after that moment may be done a second time. Check it, then: sayso store release"
+    yield Check("freshness", "fail", text, hint if standing else "To release it: sayso store release")
 
 
 def check_deep(store: Store) -> Iterator[Check]:
     """Every journal verified and folded, every row that follows from one compared with it."""
     reason = None if store.suspended() else store.stale()
     if reason is not None:
-        yield Check("rows", "fail", reason, "The store is suspended when it is opened next.")
+        yield Check("rows", "fail", reason, "The store is suspended when it is next opened.")
     heads = store.sessions.heads(limit=None)
     bad = [text for head in heads if (text := _broken(store, head.session_id)) is not None]
     if bad:
-        hint = "A session that does not verify is put on hold when it is taken up."
+        hint = "A session that does not verify is put on hold when it next runs."
         yield Check("journals", "fail", "\n".join(bad), hint)
     else:
         yield Check("journals", "ok", f"{len(heads)} verify and fold")
     found = [str(difference) for difference in differences(store, heads_of(store))]
     if found:
-        yield Check("derived", "fail", "\n".join(found), "They are written anew when the bot starts.")
+        yield Check("derived", "fail", "\n".join(found), "They are rewritten when the bot starts.")
     else:
-        yield Check("derived", "ok", "timers, locks, prompts and messages are as the journals say")
+        yield Check("derived", "ok", "timers, locks, prompts and messages match the journals")
 
 
 def _broken(store: Store, session_id: str) -> str | None:

@@ -22,6 +22,6 @@ async def check_blobs(settings: Settings) -> AsyncIterator[Check]:
         digest = await blobs.put(_PROBE, io.BytesIO(b"sayso doctor"))
         await blobs.get(_PROBE, digest, io.BytesIO())
         await asyncio.to_thread(blobs.remove, _PROBE)
-        yield Check("blobs", "ok", f"{blobs.url} keeps, gives and removes files")
+        yield Check("blobs", "ok", f"{blobs.url} stores, returns and deletes files")
     except SaysoError as error:
         yield Check("blobs", "fail", str(error))

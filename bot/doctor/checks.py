@@ -106,15 +106,15 @@ def check_versions() -> Iterator[Check]:
 def check_apart() -> Iterator[Check]:
     """Check that no other package here has a name of sayso's packages, which are common ones."""
     owners, names = packages_distributions(), ("bot", "engine", "prompt_state")
-    hint = "Install sayso in an environment of its own (pipx, uv tool, venv or the image): docs/production.md"
+    hint = "Install sayso in a separate environment (pipx, uv tool, venv or the image): docs/production.md"
     others = [
         f"`{name}` of {owner}" for name in names for owner in sorted({*owners.get(name, ())} - {"sayso"})
     ]
     if others:
-        text = f"{', '.join(others)} has the name of a package of sayso: one overwrites or hides the other"
+        text = f"{', '.join(others)} has the same name as a package of sayso: one overwrites or hides the other"
         yield Check("install", "fail", text, hint)
     elif sys.prefix == sys.base_prefix:
-        text = f"sayso is installed into the Python of this machine ({sys.prefix}), beside other programs' packages"
+        text = f"sayso is installed in the system Python ({sys.prefix}), beside packages of other programs"
         yield Check("install", "warn", text, hint)
     else:
         yield Check("install", "ok", f"in {sys.prefix}; no other package is called {', '.join(names)}")
@@ -126,8 +126,8 @@ def check_user() -> Iterator[Check]:
         yield Check(
             "user",
             "warn",
-            "running as root: so does every program that a flow runs",
-            "Run sayso as a user of its own.",
+            "running as root, and so does every program that a flow runs",
+            "Run sayso as a separate user.",
         )
     else:
         yield Check("user", "ok", "not running as root")
@@ -150,7 +150,7 @@ def check_settings(settings: Settings) -> Iterator[Check]:
         for entry in sorted(entries):
             if not _PERSON.fullmatch(entry):
                 hint = "Write a user id (U012ABCDEF) or an e-mail address."
-                yield Check("settings", "warn", f"{name} has {entry!r}, which names nobody", hint)
+                yield Check("settings", "warn", f"{name} has {entry!r}, which does not identify anyone", hint)
 
 
 # --- flows -------------------------------------------------------------------------------------------------
@@ -159,13 +159,13 @@ def check_settings(settings: Settings) -> Iterator[Check]:
 def check_flows(settings: Settings) -> Iterator[Check]:
     """The folder of flows, its files, and the secrets and MCP servers that they name."""
     if not settings.flows.is_dir():
-        yield Check("flows", "warn", f"there is no folder {settings.flows}", "Make it, or set SAYSO_FLOWS.")
+        yield Check("flows", "warn", f"the folder {settings.flows} does not exist", "Create it, or set SAYSO_FLOWS.")
         return
     flows, errors = load_flows(settings.flows)
     if errors:
         text = "\n".join(str(error) for error in errors.values())
         yield Check(
-            "flows", "fail", text, "The other flows are served; these are not, until they are repaired."
+            "flows", "fail", text, "The other flows are served; fix these to serve them again."
         )
     names = ", ".join(sorted(flows)) or "none"
     version = version_of(settings.flows)
@@ -174,12 +174,12 @@ def check_flows(settings: Settings) -> Iterator[Check]:
     yield Check("flows", "ok" if flows else "warn", f"{len(flows)} in {settings.flows}{at}: {names}")
     if doubts := flow_warnings(flows.values()):
         text = "\n".join(f"{doubt.file}:{doubt.line}:{doubt.column}: {doubt.message}" for doubt in doubts)
-        yield Check("flows", "warn", text, "`sayso validate` says what to write instead.")
+        yield Check("flows", "warn", text, "`sayso validate` shows what to write instead.")
     if version.unfinished:
-        yield Check("flows", "warn", f"a bot that runs keeps the flows that it has: {version.unfinished}")
+        yield Check("flows", "warn", f"a running bot keeps its current flows: {version.unfinished}")
     if version.revision is None and (theirs := passed_over(settings.flows)):
-        text = f"sessions record no commit: {theirs} belongs to somebody else, or others may write it"
-        yield Check("flows", "warn", text, "Let it belong to root or to the user of the bot, and chmod go-w.")
+        text = f"sessions record no commit: {theirs} belongs to another user, or others can write to it"
+        yield Check("flows", "warn", text, "Make root or the bot's user its owner, and chmod go-w.")
     source = SecretSource(settings.env, settings.secrets_dir, settings.secret_command)
     wanted = {(name, flow.name) for flow in flows.values() for name in flow.secrets}
     for flow in flows.values():
@@ -208,23 +208,23 @@ def check_database(settings: Settings, *, deep: bool = False) -> Iterator[Check]
     if not file.exists():
         folder = next(parent for parent in file.parents if parent.exists())
         if os.access(folder, os.W_OK | os.X_OK):
-            yield Check("database", "ok", f"{file} does not exist yet; it is made at the first start")
+            yield Check("database", "ok", f"{file} does not exist yet; it is created at the first start")
         else:
-            yield Check("database", "fail", f"{file} cannot be made: {folder} is not writable")
+            yield Check("database", "fail", f"{file} cannot be created: {folder} is not writable")
         return
     problem = _quick_check(file)
     if problem is not None and not os.access(file.parent, os.W_OK | os.X_OK):
         yield Check(
             "database",
             "fail",
-            f"{file} cannot be opened: {file.parent} is not writable for this user, and SQLite keeps files beside it",
+            f"{file} cannot be opened: {file.parent} is not writable for this user, and SQLite creates files there",
             "Run doctor as the user who runs sayso, or make the folder writable.",
         )
         return
     if problem is not None:
         yield Check("database", "fail", f"{file}: {problem}", "Restore it from a backup, with its key file.")
         return
-    yield from _check_opened(settings, f"{file}: pages are sound; it", deep=deep)
+    yield from _check_opened(settings, f"{file}: pages are intact; it", deep=deep)
 
 
 def _check_opened(settings: Settings, what: str, *, deep: bool) -> Iterator[Check]:
@@ -270,26 +270,26 @@ def _check_content(store: Store) -> Iterator[Check]:
     lost = [head for head in heads if head.phase == "unreachable"]
     newer = [head for head in open_ones if _is_newer(store, head)]
     yield from _some(
-        "sessions", "fail", aside, "on hold, records damaged", "sayso sessions show {} says what is wrong."
+        "sessions", "fail", aside, "on hold, records damaged", "sayso sessions show {} shows what is wrong."
     )
     yield Check("sessions", "ok", f"{len(heads)} kept, {len(open_ones)} open")
-    hint = "sayso sessions show {} says why; once it can post there again, each goes on by itself."
+    hint = "sayso sessions show {} shows why. Each continues once the bot can post there again."
     yield from _some("reach", "warn", lost, "out of reach of Slack", hint)
-    hint = "They are left as they are, and go on when that release is installed again."
+    hint = "They are not changed, and continue when that release is installed again."
     yield from _some("newer", "warn", newer, "written by a newer release", hint)
     yield from _check_packages(store)
     unsent, untaken = len(store.outbox.due(now=_FAR, limit=None)), len(store.inbox.rows(limit=None))
     running = "bot" in store.serving()
     if (unsent or untaken) and not running:
-        text = f"{unsent} to be sent and {untaken} to be taken, and no bot runs on this database"
-        yield Check("queues", "warn", text, "They are kept, and done when it runs: sayso start")
+        text = f"{unsent} to send and {untaken} to handle, and no bot runs on this database"
+        yield Check("queues", "warn", text, "They are kept until the bot runs: sayso start")
     else:
         runs = "runs" if running else "does not run"
-        yield Check("queues", "ok", f"{unsent} to be sent, {untaken} to be taken; the bot {runs}")
+        yield Check("queues", "ok", f"{unsent} to send, {untaken} to handle; the bot {runs}")
     yield from check_fleet(store)
     if letters := store.inbox.dead_letters():
-        hint = "sayso inbox list says why; then sayso inbox retry ID, or drop ID."
-        yield Check("inbox", "warn", f"{len(letters)} could not be handled and set aside", hint)
+        hint = "sayso inbox list shows why; then sayso inbox retry ID, or drop ID."
+        yield Check("inbox", "warn", f"{len(letters)} could not be handled (dead letters)", hint)
     yield from _check_age(store, running)
 
 
@@ -316,7 +316,7 @@ def _check_packages(store: Store) -> Iterator[Check]:
     for why, heads in lacking(store).items():
         some = ", ".join(head.session_id for head in heads[:5])
         hint = (
-            "Put that right where sayso runs, or they are put on hold there until you do, restart it, and run: sayso sessions "
+            "Fix this where sayso runs. Otherwise they are put on hold there until you fix it, restart sayso, and run: sayso sessions "
             f"release {heads[0].session_id}"
         )
         yield Check("packages", "warn", f"{why}: open sessions use it, {len(heads)} in all: {some}", hint)
@@ -328,9 +328,9 @@ def _check_age(store: Store, running: bool) -> Iterator[Check]:
     oldest = min((row.created_at for row in store.outbox.due(now=_FAR, limit=None)), default=now)
     waits = timestamps.seconds_between(oldest, now)
     if running and waits > LATE_SECONDS:
-        text = f"the oldest message waits to be sent for {waits / 60:.0f} min"
+        text = f"the oldest message has been waiting to be sent for {waits / 60:.0f} min"
         yield Check(
-            "backlog", "warn", text, "Slack may be down or limit the app: the bot's log says what it answers."
+            "backlog", "warn", text, "Slack may be down or limiting the app: see the bot's log."
         )
     yield from check_limits(store)
     heard = store.marks.ts(HEARD)
@@ -338,8 +338,8 @@ def _check_age(store: Store, running: bool) -> Iterator[Check]:
         ago = datetime.now(UTC).timestamp() - float(heard)
         yield Check("events", "ok", f"the last event came {max(0.0, ago) / 60:.0f} min ago")
     if refused := store.marks.ts(AGENT_REFUSED):
-        hint = "The extras for agents are left out; everything else works. It may need a paid plan, or a reinstall of the app."
-        yield Check("agent", "warn", f"Slack refuses what only agents may do: {refused}", hint)
+        hint = "Agent features are off; everything else works. They may need a paid plan, or a reinstall of the app."
+        yield Check("agent", "warn", f"Slack refuses agent features: {refused}", hint)
 
 
 def check_limits(store: Store) -> Iterator[Check]:

@@ -17,7 +17,7 @@ def check_encryption(store: Store) -> Iterator[Check]:
     from engine.storage.erasing import plain
 
     first, used = store.vault.wrapping.first, store.vault.in_use()
-    yield Check("encryption", "ok", f"key {first} writes; {used.get(first, 0)} data keys are under it")
+    yield Check("encryption", "ok", f"key {first} is in use; it encrypts {used.get(first, 0)} data keys")
     others = {key_id: count for key_id, count in used.items() if key_id != first}
     if others:
         told = ", ".join(f"{count} under {key_id}" for key_id, count in others.items())
@@ -25,11 +25,11 @@ def check_encryption(store: Store) -> Iterator[Check]:
             "encryption",
             "warn",
             f"older data keys: {told}",
-            "To be without them: sayso store copy FROM TO --to-env FILE",
+            "To remove them: sayso store copy FROM TO --to-env FILE",
         )
     if rows := plain(store):
         told = f"{rows} rows are not encrypted: they did not verify when the store was copied"
-        yield Check("encryption", "warn", told, "sayso doctor --deep names the sessions")
+        yield Check("encryption", "warn", told, "sayso doctor --deep lists the sessions")
 
 
 def check_audit_key(settings: Settings, store: Store) -> Iterator[Check]:
@@ -44,5 +44,5 @@ def check_audit_key(settings: Settings, store: Store) -> Iterator[Check]:
         return
     made = "SAYSO_SECRET_KEY" if settings.secret_key else "the key file beside the database"
     where = "nowhere (SAYSO_CHECKPOINTS)" if settings.checkpoints is None else shown(settings.checkpoints)
-    key = signing.public if signing else "made at the first checkpoint"
+    key = signing.public if signing else "created at the first checkpoint"
     yield Check("audit key", "ok", f"{key}, of {made}; {store.evidence.size()} leaves, published: {where}")

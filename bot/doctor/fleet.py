@@ -13,8 +13,8 @@ from engine.storage.lanes import CHORES, SEND
 from engine.storage.store import Store
 
 WITHOUT = {
-    "socket": "nothing is taken from Slack",
-    "worker": "no session goes on, and nothing is posted",
+    "socket": "nothing is received from Slack",
+    "worker": "no session runs, and nothing is posted",
 }
 """Consequences of a role without a process."""
 _DOES = {SEND: "posts in Slack", CHORES: "does the chores"}
@@ -23,9 +23,9 @@ _DOES = {SEND: "posts in Slack", CHORES: "does the chores"}
 def check_listening(store: Store, url: str | None) -> Iterator[Check]:
     """Report how processes learn of each other's work: at once, or by looking twice a second."""
     if url is None and store.pooled():
-        told = "a connection pooler stands before the database, so each process looks for work twice a second"
+        told = "a connection pooler is in front of the database, so each process polls for work twice a second"
         yield Check(
-            "listening", "ok", f"{told} (SAYSO_DATABASE_LISTEN_URL may name the database's own address)"
+            "listening", "ok", f"{told} (SAYSO_DATABASE_LISTEN_URL can name the direct address of the database)"
         )
     if url is None or not store.shared:
         return
@@ -35,11 +35,11 @@ def check_listening(store: Store, url: str | None) -> Iterator[Check]:
         yield Check("listening", "fail", f"SAYSO_DATABASE_LISTEN_URL: {error}")
         return
     if heard:
-        yield Check("listening", "ok", "what is committed is heard at SAYSO_DATABASE_LISTEN_URL")
+        yield Check("listening", "ok", "notifications arrive at SAYSO_DATABASE_LISTEN_URL")
     else:
-        told = "nothing is heard at SAYSO_DATABASE_LISTEN_URL"
+        told = "no notifications arrive at SAYSO_DATABASE_LISTEN_URL"
         yield Check(
-            "listening", "fail", told, "Give the own address of the server, and the same database and schema."
+            "listening", "fail", told, "Give the direct address of the server, with the same database and schema."
         )
 
 

@@ -25,10 +25,10 @@ def check_manifest(path: Path | None, flows: Sequence[Flow]) -> Iterator[Check]:
         yield Check("manifest", "fail", f"not readable: {error}")
         return
     if problems:
-        hint = "`sayso manifest` prints the right one: paste it under App Manifest in the app's settings, and install the app again."
+        hint = "`sayso manifest` prints the right one: paste it under App Manifest in the app's settings, and reinstall the app."
         yield Check("manifest", "fail", f"{file}: " + "; ".join(problems), hint)
     else:
-        yield Check("manifest", "ok", f"{file} has what the app needs")
+        yield Check("manifest", "ok", f"{file} matches the needs of the app")
 
 
 def load_manifest(file: Path) -> Json:
@@ -73,9 +73,9 @@ def _about_features(features: Json) -> Iterator[str]:
     if not _at(features, "bot_user", "display_name"):
         yield "features.bot_user is missing"
     if _at(features, "app_home", "home_tab_enabled") is not True:
-        yield "features.app_home.home_tab_enabled must be true: people see there what waits for them"
+        yield "features.app_home.home_tab_enabled must be true: the Home tab shows people's open questions"
     if _at(features, "app_home", "messages_tab_enabled") is not True:
-        yield "features.app_home.messages_tab_enabled must be true: people write direct messages there"
+        yield "features.app_home.messages_tab_enabled must be true: people send direct messages there"
     if _at(features, "app_home", "messages_tab_read_only_enabled") is not False:
         yield "features.app_home.messages_tab_read_only_enabled must be false"
     commands = [entry for entry in _listed(_at(features, "slash_commands")) if isinstance(entry, dict)]
@@ -114,4 +114,4 @@ def _about_settings(settings: Json) -> Iterator[str]:
             yield f"settings.{'.'.join(path)} must be {'true' if value else 'false'}"
     for path in (("event_subscriptions", "request_url"), ("interactivity", "request_url")):
         if _at(settings, *path):
-            yield f"settings.{'.'.join(path)} has no place in Socket Mode"
+            yield f"settings.{'.'.join(path)} does not belong in a Socket Mode manifest"

@@ -16,7 +16,7 @@ _KINDS = {
     "im": ("direct messages", "direct messages", "im"),
 }
 _NO_MESSAGE = ("thread_not_found", "message_not_found")
-_MISSED = "What people write there while the bot is away would not be found."
+_MISSED = "The bot would miss messages that people write there while it is down."
 Named = dict[str, set[str]]
 """Names, with the flows (or settings) that use them."""
 
@@ -33,13 +33,13 @@ async def check_reading(bot: Any) -> AsyncIterator[Check]:
             if found:
                 await _read_thread(bot, found[0]["id"])
         except Exception as error:
-            hint = f"Add {scope}:read and {scope}:history and install the app again. {_MISSED}"
+            hint = f"Add {scope}:read and {scope}:history and reinstall the app. {_MISSED}"
             yield Check(name, "fail", f"{words} cannot be read: {classify(error)}", hint)
             continue
         seen += len(found) if kind != "im" else 0
-        yield Check(name, "ok", f"{words} can be read" if found else f"the bot is in no {words}")
+        yield Check(name, "ok", f"{words} can be read" if found else f"the bot is not in any {words}")
     if not seen:
-        yield Check("invited", "warn", "the bot is in no channel", "Invite it: /invite @sayso")
+        yield Check("invited", "warn", "the bot is not in any channel", "Invite it: /invite @sayso")
 
 
 async def _read_thread(bot: Any, channel: str) -> None:
@@ -128,7 +128,7 @@ async def check_named(
             yield check
     if not problems and (channels or people):
         total = len(channels) + len(people)
-        yield Check("named", "ok", f"all {total} channels, people and groups that are named are there")
+        yield Check("named", "ok", f"all {total} named channels, people and groups exist")
 
 
 async def _channels(bot: Any, named: Named) -> AsyncIterator[Check]:
@@ -143,7 +143,7 @@ async def _channels(bot: Any, named: Named) -> AsyncIterator[Check]:
     for entry in sorted(named):
         wanted = entry.lower() if entry.startswith("#") else entry
         if wanted not in mine:
-            text = f"{entry}, named by {_where(named[entry])}: the bot is in no such channel"
+            text = f"{entry}, named by {_where(named[entry])}: the bot is not in this channel"
             yield Check("channels", "warn", text, "Invite it there (/invite @sayso), or correct the name.")
 
 
@@ -159,7 +159,7 @@ async def _people(bot: Any, named: Named) -> AsyncIterator[Check]:
         except Exception as error:
             problem = f"cannot be looked up: {classify(error)}"
         if problem is not None:
-            hint = "Correct it; questions that only they may answer would wait in vain."
+            hint = "Correct it; otherwise nobody could answer their questions."
             yield Check("people", "warn", f"{entry}, named by {_where(named[entry])}: {problem}", hint)
 
 
@@ -172,7 +172,7 @@ async def _group_problem(bot: Any, group_id: str | None) -> str | None:
     if group_id is None:
         return "there is no such user group"
     users = (await bot.usergroups_users_list(usergroup=group_id))["users"]
-    return None if users else "nobody is in this user group"
+    return None if users else "this user group is empty"
 
 
 async def _person_problem(bot: Any, entry: str) -> str | None:
@@ -184,7 +184,7 @@ async def _person_problem(bot: Any, entry: str) -> str | None:
     except Exception as error:
         fault = classify(error)
         if isinstance(fault, Permanent) and fault.reason in ("users_not_found", "user_not_found"):
-            return "nobody in the workspace"
+            return "not a member of the workspace"
         raise
     return "deactivated" if user.get("deleted") else None
 

@@ -162,7 +162,7 @@ def watch(key: str, agent: str | None, every: float, *, once: bool, tell: Callab
         try:
             agents.look()
         except (NoGate, OSError, APIConnectionError) as error:
-            tell(f"Not reached: {error}")
+            tell(f"Could not be reached: {error}")
         except APIStatusError as error:
             if error.status_code in (401, 403):
                 raise

@@ -44,7 +44,7 @@ def read_json(text: str | bytes) -> Any:
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len({folded(key) for key, _ in pairs}) != len(pairs):
-        raise Ambiguous("a key stands twice, maybe in another letter case")
+        raise Ambiguous("a key appears twice, possibly in different letter case")
     return dict(pairs)
 
 
@@ -54,7 +54,7 @@ def folded(key: str) -> str:
 
 
 def _no_number(word: str) -> Any:
-    raise Ambiguous(f"{word} is no number")
+    raise Ambiguous(f"{word} is not a number")
 
 
 class Client:
@@ -86,7 +86,7 @@ class Client:
             raise Refused(f"the request has {len(body):,} bytes, and the gate takes {MOST_BYTES:,}")
         status, answered = _exchange(self.url, f"/gate/{do}", self.token, body, float(given.get("wait") or 0))
         if status == 503:
-            raise ConnectionError(f"the gate answers {status}")
+            raise ConnectionError(f"the gate answered {status}")
         try:
             told = json.loads(answered)
         except ValueError:
@@ -95,7 +95,7 @@ class Client:
             return told
         reason = told.get("reason") if isinstance(told, dict) else None
         refuses = Refused if status in (400, 409, 413, 500) else NoGate
-        raise refuses(str(reason or f"the gate answers {status}, and that is no answer"))
+        raise refuses(str(reason or f"the gate answered {status} with an invalid answer"))
 
     def ask(self, wanted: dict[str, Any], seconds: float) -> dict[str, Any]:
         """The answer to a request, waited for so long through restarts of the bot. Raises `NoGate`."""
@@ -123,7 +123,7 @@ def _exchange(url: str, path: str, token: str, body: bytes, wait: float) -> tupl
     place, _, prefix = rest.rstrip("/").partition("/")
     host, _, port = place.rpartition(":") if ":" in place.rpartition("]")[2] else (place, "", "")
     if scheme not in ("http", "https") or not host or "\n" in token + url or "\r" in token + url:
-        raise NoGate(f"{url} is no address of a gate")
+        raise NoGate(f"{url} is not the address of a gate")
     number = int(port) if port else 443 if scheme == "https" else 80
     head = (
         f"POST {'/' + prefix if prefix else ''}{path} HTTP/1.0\r\nHost: {place}\r\nAuthorization: Bearer {token}\r\n"

@@ -57,9 +57,9 @@ def look(home: Path, rules: Path) -> Iterator[Finding]:
     try:
         gate = Client.configured()
         places += map(Path, gate.post("flows").get("files", ()))
-        yield Finding(True, f"The gate answers at {gate.url}, and knows the token.")
+        yield Finding(True, f"The gate answers at {gate.url} and accepts the token.")
     except (NoGate, OSError) as error:
-        yield Finding(False, f"The gate cannot be asked: {error}")
+        yield Finding(False, f"The gate cannot be reached: {error}")
     yield _hook()
     yield from _claude()
     config = Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
@@ -71,8 +71,7 @@ def look(home: Path, rules: Path) -> Iterator[Finding]:
     if os.access(settings if settings.exists() else settings.parent, os.W_OK):
         yield Finding(
             None,
-            f"This user can write {settings}: an agent that runs as this user can take its hook out. Managed settings "
-            f"({MANAGED[0]}), written by root, are a boundary.",
+            f"This user can write {settings}: an agent that runs as this user can remove its hook. Managed settings ({MANAGED[0]}), owned by root, prevent this.",
         )
     stores = [path for place in places if os.access(place, os.X_OK) for path in place.glob("*.db")]
     folders = [place.parent for place in places if place.suffix == ".yml" and os.access(place, os.F_OK)]
@@ -80,11 +79,10 @@ def look(home: Path, rules: Path) -> Iterator[Finding]:
     if mine:
         yield Finding(
             None,
-            f"This user can write {', '.join(mine)}: for an agent that runs as this user the gate is advice, not a boundary. "
-            "Give the agent a user of its own.",
+            f"This user can write {', '.join(mine)}: an agent that runs as this user can bypass the gate. Run the agent as a separate user.",
         )
     else:
-        yield Finding(True, "This user can write neither the store nor gate.yml.")
+        yield Finding(True, "This user cannot write the store or gate.yml.")
 
 
 def _hook() -> Finding:
@@ -109,9 +107,9 @@ def _hook() -> Finding:
     except (ValueError, KeyError):
         return Finding(False, f"The hook gave no decision (exit {done.returncode}): {done.stderr.strip()}")
     if decision != "deny":
-        return Finding(False, f"The hook said {decision} to a call that only tries it.")
+        return Finding(False, f"The hook said {decision} to a test call.")
     quick = True if best <= MOST_MS else None
-    return Finding(quick, f"The hook decides; from its start to its end it took {best:.0f} ms.")
+    return Finding(quick, f"The hook works; it took {best:.0f} ms.")
 
 
 def _claude() -> Iterator[Finding]:
@@ -125,7 +123,7 @@ def _claude() -> Iterator[Finding]:
     version = tuple(map(int, found.groups())) if found else ()
     since = ".".join(map(str, BLOCKS_SINCE))
     yield Finding(
-        version >= BLOCKS_SINCE, f"Claude Code {told.strip()}; a hook that fails blocks since {since}."
+        version >= BLOCKS_SINCE, f"Claude Code {told.strip()}; failing hooks block since {since}."
     )
 
 
@@ -134,9 +132,9 @@ def _settings(user: Path, project: Path) -> Finding:
     hooks = [hook for asks in _ASKS for hook in _hooks(user, asks)]
     if not hooks:
         only = any(_hooks(project, asks) for asks in _ASKS)
-        where = f"Only {project} asks the gate, which is not loaded everywhere. " if only else ""
+        where = f"Only {project} asks the gate, and it is not loaded everywhere. " if only else ""
         return Finding(
-            False, f"{where}{user} does not ask the gate: put in what `sayso gate settings` prints."
+            False, f"{where}{user} does not ask the gate: add the output of `sayso gate settings`."
         )
     for matcher, hook in hooks:
         waits = re.search(r"--wait ([0-9.]+)", hook["command"])
@@ -150,7 +148,7 @@ def _settings(user: Path, project: Path) -> Finding:
                 False,
                 f"The hook of {user} needs `matcher: *`, `onFailure: block`, and a `timeout` above {wait:g} s.",
             )
-    return Finding(True, f"{user} asks the gate about every call, and blocks where that fails.")
+    return Finding(True, f"{user} asks the gate about every call, and blocks the call if that fails.")
 
 
 def _hooks(path: Path, name: str) -> list[tuple[str, dict[str, Any]]]:

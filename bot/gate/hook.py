@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
             elif word == "--interactive":
                 interactive = True
             else:
-                raise NoGate(f"sayso gate hook takes no {word}")
+                raise NoGate(f"sayso gate hook does not take {word}")
         return run(client, wait, interactive)
     except BaseException as error:
         print(f"sayso gate: blocked. {error or type(error).__name__}", file=sys.stderr)
@@ -49,10 +49,10 @@ def main(arguments: list[str]) -> int:
 def run(client: str, wait: float, interactive: bool) -> int:
     """Answer the call on standard input. Whatever it raises is a block."""
     if client not in CLIENTS:
-        raise NoGate(f"the client is one of {', '.join(CLIENTS)}, not {client}")
+        raise NoGate(f"the client must be one of {', '.join(CLIENTS)}, not {client}")
     event = read_json(sys.stdin.buffer.read())
     if not isinstance(event, dict):
-        raise NoGate("the input is no JSON object")
+        raise NoGate("the input is not a JSON object")
     name, tool, given = event["hook_event_name"], event["tool_name"], event["tool_input"]
     if not isinstance(given, dict):
         raise NoGate("the call has no arguments")
@@ -83,7 +83,7 @@ def run(client: str, wait: float, interactive: bool) -> int:
     if name == "PermissionRequest":
         return _beside_dialog(gate, wanted, wait, event)
     if name != "PreToolUse":
-        raise NoGate(f"no hook of this name is known: {name}")
+        raise NoGate(f"there is no hook {name}")
     answer = _asked(gate, wanted, wait)
     decision, reason = _decided(client, answer, wanted, event)
     told: dict[str, Any] = {
@@ -126,8 +126,8 @@ def _decided(
         return "deny", f"Denied by {by}. {reason}".strip()
     if state == "open" and client == "claude" and not event.get("agent_id"):
         if keep(wanted, answer["request"], event):
-            return "defer", "People are asked in Slack; this goes on once they have decided."
-        return "deny", "Another call of this session waits for people. Ask again after that one."
+            return "defer", "People are asked in Slack; this continues once they have decided."
+        return "deny", "Another call of this session is waiting for people. Ask again after that one."
     if state == "open":
         return "deny", "People are asked in Slack, and have not decided yet. Make the same call again later."
     return "deny", reason or "The gate gave no answer."

@@ -95,7 +95,7 @@ _OURS = [
             "type": "object",
             "properties": {
                 "tool": {**_TEXT, "description": "What will be called."},
-                "arguments": {"type": "object", "description": "All that it is called with."},
+                "arguments": {"type": "object", "description": "All its arguments."},
                 "reason": {**_TEXT, "description": "Reason to show to the approvers."},
                 "key": _KEY,
             },
@@ -106,7 +106,7 @@ _OURS = [
     ),
     types.Tool(
         name="check_request",
-        description="Look at how a request stands. It hands out no approval: for that make the same call again.",
+        description="Show the state of a request. This does not hand out an approval: make the same call again for that.",
         input_schema={
             "type": "object",
             "properties": {"request": _TEXT},

@@ -41,7 +41,7 @@ def read_line(line: bytes) -> Any:
     try:
         text = line.decode("utf-8").removesuffix("\n").removesuffix("\r")
         if _LINE_ENDS.search(text):
-            raise Ambiguous("a line ends within the line")
+            raise Ambiguous("a line break within the line")
         said = read_json(text)
         for one in said if isinstance(said, list) else [said]:
             _exact(one, _ENVELOPE)
@@ -55,7 +55,7 @@ def read_line(line: bytes) -> Any:
 def _exact(value: Any, names: Sequence[str]) -> None:
     for key in value if isinstance(value, dict) else ():
         if key not in names and folded(key) in names:
-            raise Ambiguous(f"the key {key!r} stands in another letter case")
+            raise Ambiguous(f"the key {key!r} appears in another letter case")
 
 
 def _key(value: Any) -> str:
@@ -138,13 +138,13 @@ class Proxy:
         if several and any(one.get("method") == "tools/call" for one in calls):
             for one in calls:
                 if "id" in one:
-                    message = "sayso gate: send calls of tools one by one"
+                    message = "sayso gate: send tool calls one at a time"
                     reply(one["id"], error={"code": -32600, "message": message})
             return
         method, key = (calls[0].get("method"), _key(calls[0].get("id"))) if calls else (None, "")
         if method == "tools/call":
             if calls[0].get("id") is None or key in self._held:
-                message = "sayso gate: a call of a tool has an id of its own"
+                message = "sayso gate: a tool call needs its own id"
                 reply(calls[0].get("id"), error={"code": -32600, "message": message})
                 return
             self._held[key] = asyncio.create_task(self._ask(line, calls[0], key))
@@ -179,7 +179,7 @@ class Proxy:
         if arguments is None:
             arguments = {}
         if not isinstance(tool, str) or not isinstance(arguments, dict):
-            raise TypeError("a call has the name of a tool, and its arguments as an object")
+            raise TypeError("a call needs the name of a tool, and its arguments as an object")
         wanted = {
             "kind": "approval",
             "door": "proxy",
@@ -196,7 +196,7 @@ class Proxy:
         answer = await asyncio.to_thread(partial(self._gate.ask, wanted, self._wait))
         by, reason = ", ".join(answer.get("by") or ()) or "the gate", answer.get("reason") or ""
         if answer["state"] == "open":
-            return "Pending: people are asked in Slack. The call was not made. Make the same call again to go on waiting."
+            return "Pending: people are asked in Slack. The call was not made. Make the same call again to keep waiting."
         if answer["state"] == "allowed":
             if _canonical(answer["arguments"]) != _canonical(arguments):
                 return _canonical({**call, "params": {**params, "arguments": answer["arguments"]}})

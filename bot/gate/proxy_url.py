@@ -66,7 +66,7 @@ class UrlProxy(Proxy):
         try:
             message = jsonrpc_message_adapter.validate_python(said, by_name=False)
         except ValidationError as error:
-            text = f"sayso gate: this is no message: {error.errors()[0]['msg']}"
+            text = f"sayso gate: this is not a message: {error.errors()[0]['msg']}"
             reply(None, error={"code": -32600, "message": text})
             return
         method, params = said.get("method"), said.get("params") or {}

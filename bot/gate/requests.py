@@ -73,7 +73,7 @@ KEPT_SECONDS = 10 * 365 * 86400.0
 _WORDS = 600
 _BEGIN_SECONDS = 5.0
 """Seconds that a question which is to be closed may take to be asked."""
-_ELSEWHERE = {"agents": "It was answered in the console, or its session went on without an answer."}
+_ELSEWHERE = {"agents": "It was answered in the console, or its session continued without an answer."}
 """By door why a question is withdrawn."""
 _UNEDITED = ("agents",)
 """Doors that send each call its own confirmation: of what was asked or nothing, as an edit would not arrive."""
@@ -157,7 +157,7 @@ class Requests:
         `UnknownToken` where the token was revoked meanwhile, and the errors of `gate.yml` and the store: none of them is an
         allow."""
         if not wanted.tool.isprintable() or "`" in wanted.tool or len(wanted.tool) > MOST_NAME:
-            raise Refused(f"a tool has a name of {MOST_NAME} printable characters at most")
+            raise Refused(f"a tool name has at most {MOST_NAME} printable characters")
         until = self.steady() + (seconds if self._waiting[token.id] < MOST_WAITING else 0.0)
         while True:
             async with self._asking:
@@ -171,7 +171,7 @@ class Requests:
                 self._waiting[token.id] -= 1
             engine = self.notices.engine
             if not await engine.writer.call(counts, engine.store, token, self.now()):
-                raise UnknownToken("This token was revoked, or is over.")
+                raise UnknownToken("This token was revoked or has expired.")
             if standing.state == "allowed" and not gone():
                 call = _key("gate:call", token, wanted.door, wanted.session, wanted.call)
                 if standing.handed is not None or not await self._hand_out(standing, call):
@@ -203,8 +203,8 @@ class Requests:
         if take and standing.state == "allowed":
             if self._is_usable(standing) and await self._hand_out(standing):
                 return {**told, "arguments": standing.arguments}
-            why = "It was handed out, and may have run" if standing.handed else "It was allowed too long ago"
-            told |= {"state": "denied", "reason": f"{why}. Make the same call again to ask people anew."}
+            why = "It was handed out and may have run" if standing.handed else "It was allowed too long ago"
+            told |= {"state": "denied", "reason": f"{why}. Make the same call again to ask people again."}
         return told
 
     async def cancel(self, token: Token, key: str) -> dict[str, Json]:
@@ -212,7 +212,7 @@ class Requests:
         await self._own(token, key)
         standing = await self._begun(key)
         if standing.state == "open" and standing.session_id is None:
-            raise Refused("the request could not be posted yet, so it could not be cancelled: try again")
+            raise Refused("the request is not posted yet, so it cannot be cancelled: try again")
         if standing.state == "open":
             await self._close(token, standing, "The agent cancelled it.")
         return {}
@@ -237,14 +237,14 @@ class Requests:
         if out is None and wanted.interactive:
             await self._withdraw(token, wanted, ours)  # it was allowed at the terminal
         elif found is None:
-            alarm = f"{told} ran, and the gate was not asked."
+            alarm = f"{told} ran without asking the gate."
         elif key is None:
             if found["digest"] != ours or found.get("state") != "allowed":
                 alarm = f"{told} ran with other arguments than a rule of `gate.yml` allowed."
         elif out is None or (handed := decode(out.payload)).get("digest") != ours:
-            alarm = f"{told} ran, and that is not what was approved."
+            alarm = f"{told} ran, but something else was approved."
         elif handed.get("call") not in (None, call):
-            alarm = f"{told} ran, and its approval was handed out for another call."
+            alarm = f"{told} ran, but its approval was handed out for another call."
         if alarm is not None:
             await self._alarm(token, wanted, f"gate:ran:{call}", f"🚨 {alarm} Please look at this agent.")
         return {"alarm": alarm is not None}
@@ -297,7 +297,7 @@ class Requests:
         before = ""
         if known is not None:
             if known["digest"] != ours:
-                raise Refused("this call was asked about with other arguments")
+                raise Refused("this call was requested with other arguments")
             if known.get("request") is not None:
                 standing = await self._standing(known["request"])
                 changed = known.get("scripts", {}) != wanted.scripts
@@ -307,7 +307,7 @@ class Requests:
                 if standing is not None and standing.handed is not None:
                     before = f", which was allowed at {timestamps.told(standing.handed)} and may have run"
                 if changed:
-                    before += ", whose script has changed since it was asked about"
+                    before += ", whose script has changed since the request"
                     standing = await self._begun(known["request"])
                     if standing.state == "open" and standing.session_id is not None:
                         await self._close(token, standing, "A script that it runs has changed.")
@@ -357,7 +357,7 @@ class Requests:
                 payload["about"]["before"] += ", whose definition has changed since it was first listed"
                 payload["pin"] = {"id": _pin(token, wanted), "listing": wanted.listing}
             elif not pinned:
-                payload["about"]["before"] += ", whose definition was not listed, and may have changed"
+                payload["about"]["before"] += ", whose definition was not listed and may have changed"
             items.append(InboxItem(key, REQUEST, encode({**payload, "place": rules.document.channel})))
         await self._keep(*items)
         return key
@@ -478,7 +478,7 @@ class Requests:
             if len(mine) >= MOST_OPEN
             else f"it asked {RATE} times in a minute"
         )
-        text = f"🐢 *{escape(token.agent)}* is slowed down: {many}. Its further requests are refused for now."
+        text = f"🐢 *{escape(token.agent)}* sends too many requests: {many}. More requests are refused for now."
         await self.notices.put(direct_row(f"gate:slow:{token.id}:{self.now()[:13]}", token.person, text))
         return f"Too many requests: {many}. Wait until people have answered, then ask again."
 
@@ -593,11 +593,11 @@ class Requests:
             return Standing("open")
         if row.outcome != "started" or row.session_id is None:
             said = decode(row.result) if row.result else {}
-            return Standing("denied", reason=str(said.get("message") or f"It was not asked ({row.outcome})."))
+            return Standing("denied", reason=str(said.get("message") or f"The request was not posted ({row.outcome})."))
         engine = self.notices.engine
         head = await engine.writer.call(engine.store.sessions.head, row.session_id)
         if head is None or head.quarantined is not None:
-            return Standing("denied", row.session_id, reason="Its records are gone or damaged.")
+            return Standing("denied", row.session_id, reason="Its records are missing or damaged.")
         if head.status not in ENDED:
             return Standing("open", row.session_id)
         state = await engine.verified_state(row.session_id)
@@ -612,7 +612,7 @@ class Requests:
             return Standing("denied", row.session_id, reason=reason, by=by)
         out = await self.notices.stored(f"gate:out:{row.session_id}")
         if out is None and self._escapes(state, data["agent"], call.output["arguments"]):
-            why = f"it was changed into a call that another rule of `{NAME}` is about"
+            why = f"it was changed into a call that another rule of `{NAME}` covers"
             text, thread = f"⛔ This was not handed out: {why}.", str((state.thread or {})["key"])
             await self.notices.put(note_to(thread, f"gate:escaped:{row.session_id}", text))
             return Standing("denied", row.session_id, reason=f"Not handed out: {why}.", by=by)
@@ -729,7 +729,7 @@ def question_flow(asked: Mapping[str, Json], quoted: str) -> Flow:
     given = {name: asked[name] for name in ("choices", "form") if asked.get(name) is not None}
     written = json.dumps(given)
     if "{{" in written or "{%" in written:
-        raise Refused("choices and forms of a question have no expressions")
+        raise Refused("choices and forms of a question cannot contain expressions")
     message = (
         "*{{ inputs.about.who }}*, for {{ session.requester.name }}, asks: {{ inputs.arguments.message }}"
         + quoted

@@ -38,7 +38,7 @@ def resume(words: Sequence[str], *, once: bool, tell: Callable[[str], None]) -> 
                 state = gate.post("look", request=record["request"])["state"]
             except Refused as error:
                 if call not in refused:
-                    tell(f"{record['session']} is left: {error}")
+                    tell(f"{record['session']} is skipped: {error}")
                 refused.add(call)
                 continue
             except OSError:
@@ -49,10 +49,10 @@ def resume(words: Sequence[str], *, once: bool, tell: Callable[[str], None]) -> 
                 if not ours:
                     continue
                 tries[call] = tries.get(call, 0) + 1
-                tell(f"{record['session']}: {state}; going on in {record['cwd']}")
+                tell(f"{record['session']}: {state}; resuming in {record['cwd']}")
                 code = _run(program, words, record)
                 if read_record(path) == record:
-                    tell(f"{record['session']} left its call as it was (exit {code}).")
+                    tell(f"{record['session']} did not retry its call (exit {code}).")
                     failed = failed or tries[call] >= MOST_TRIES
         if once:
             return int(failed)

@@ -52,9 +52,9 @@ class Server:
         except UnknownToken as error:
             return _told(401, {"error": error.code, "reason": str(error)})
         except web.HTTPRequestEntityTooLarge:
-            return _told(413, {"error": "too_large", "reason": f"A request has {MOST_BYTES} bytes at most."})
+            return _told(413, {"error": "too_large", "reason": f"A request has at most {MOST_BYTES} bytes."})
         except _NO_REQUEST as error:
-            return _told(400, {"error": "bad_request", "reason": f"This is no request: {error}"})
+            return _told(400, {"error": "bad_request", "reason": f"Invalid request: {error}"})
         except StorageError as error:
             return _told(503, {"error": error.code, "reason": str(error)})
         except SaysoError as error:
@@ -72,13 +72,13 @@ class Server:
         seconds = min(float(data.pop("wait", 0.0)), MOST_SECONDS)
         wanted = convert(data, Wanted)
         if wanted.tool == DOCTOR:
-            return {"state": "denied", "reason": "The gate is there."}
+            return {"state": "denied", "reason": "The gate is running."}
         if do == "ran":
             return await self._requests.ran(token, wanted)
         if do == "withdraw":
             return await self._requests.withdraw(token, wanted)
         if do != "ask":
-            raise ValueError(f"nothing is called {do}")
+            raise ValueError(f"there is no action {do}")
 
         def gone() -> bool:
             return self._stopping() or request.transport is None or request.transport.is_closing()

@@ -67,7 +67,7 @@ def revoke_token(store: Store, token_id: str, now: str) -> Token:
     """Let a token count no longer. Raises `UnknownToken`."""
     row = store.kept.row(token_id)
     if row is None or row.kind != KIND or row.expires_at <= now:
-        raise UnknownToken(f"There is no token {token_id}. `sayso gate tokens` lists those that there are.")
+        raise UnknownToken(f"There is no token {token_id}. `sayso gate tokens` lists them.")
     store.consume([], now, [row.but(rev=row.rev + 1, expires_at=now)])
     return _token(row)
 

@@ -166,7 +166,7 @@ class CatchUp:
     async def run(self) -> int:
         """Read all that may have been missed; how many messages were new. Can be cut off and begun again."""
         for channel in list(self._back):
-            await waited_out(partial(self.again, channel), "reading what was missed")
+            await waited_out(partial(self.again, channel), "reading missed messages")
         self._done, self._moved, self._told_at = Counter(), asyncio.PriorityQueue(), self._clock()
         self._tried.clear()
         waiting = dict.fromkeys(_channel_of(key) for key in self._unread)

@@ -185,7 +185,7 @@ class Pieces:
                 self._forget(row.lane, where)
                 result: dict[str, Json] = {"refused": fault.reason, "attempt": row.attempts}
                 await self.ledger.keep(row, result)
-                raise Hold(0.0, f"{row.key} was deleted and is posted anew") from fault
+                raise Hold(0.0, f"{row.key} was deleted and is posted again") from fault
         await self._note_tail(row, data, where, piece)
         return _record(row, where, piece, look)
 

@@ -74,7 +74,7 @@ class Uploads:
     async def read(self, session_id: str, path: str) -> bytes:
         """A file in a session's folder. Raises `FileRefused` and `Hold`."""
         if self.files is None:
-            raise FileRefused(f"{path} cannot be read: this process has no folders of sessions")
+            raise FileRefused(f"{path} cannot be read: this process has no session folders")
         try:
             return await self.files.content(session_id, path)
         except StorageError as error:
@@ -260,7 +260,7 @@ class Deliveries(Sender):
             run = named_node(state, path, name)
             output = (run.output if run is not None else None) or {}
             if not output.get("channel") or not output.get("ts"):
-                raise Permanent("message_not_found", f"{name} has posted nothing that could be changed")
+                raise Permanent("message_not_found", f"{name} has not posted a message to change")
             return Posted(output["channel"], output["ts"])
         if config.get("to"):
             return Place(await self.places.channel(str(config["to"]), state.actor))

@@ -70,7 +70,7 @@ class Places:
             answer = await self._ask(self._client.users_lookupByEmail(email=entry))
             found = str(answer["user"]["id"])
         if not _USER.fullmatch(found):
-            raise Permanent("user_not_found", f"{entry} is nobody in this workspace")
+            raise Permanent("user_not_found", f"{entry} is not a member of this workspace")
         return found
 
     async def direct(self, user: str) -> str:
@@ -86,7 +86,7 @@ class Places:
             self._named_at = self._clock()
         if name not in self._named:
             raise Permanent(
-                "channel_not_found", f"there is no channel #{name} that the bot is in: invite it there"
+                "channel_not_found", f"the bot is not in a channel #{name}: invite it there"
             )
         return self._named[name]
 
@@ -123,7 +123,7 @@ class Names:
                     elif "@" in entry:
                         known |= await self._keep(entry, self._person, entry)
         except Exception as error:
-            log.info("some of those who are asked could not be looked up and are not mentioned: %s", error)
+            log.info("some people could not be looked up and are not mentioned: %s", error)
         return known
 
     async def _groups(self, _: str) -> dict[str, str]:

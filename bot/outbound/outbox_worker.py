@@ -305,7 +305,7 @@ class Outbound:
                 self.failure.set_exception(error)
             self._wake.set()
         except FenceLost:
-            log.info("%s is left: another process may send it", row.key)
+            log.info("%s is skipped: another process may send it", row.key)
             self._hold_row(row, self._again_in(row))
         except Exception:
             # A fault of ours in one row, which must not keep the others back: its lane waits, longer each time.
@@ -354,7 +354,7 @@ class Outbound:
             # What becomes of a row whose request did not succeed.
             match fault:
                 case Permanent() if (lost := await self._reach.lost(row, fault)) is not None:
-                    log.warning("%s waits until its thread can be posted in: %s", row.key, fault)
+                    log.warning("%s waits until the bot can post in its thread: %s", row.key, fault)
                     await self._postpone(row, str(fault), self._tuning.unreachable_seconds, lost)
                 case Permanent():
                     log.error("%s: %s", row.key, fault)
@@ -377,7 +377,7 @@ class Outbound:
             self._hold_row(row, _NEWER_SECONDS)
             return
         except _LOST as error:
-            log.error("%s cannot be sent, for its session cannot be read: %s", row.key, error)
+            log.error("%s cannot be sent because its session cannot be read: %s", row.key, error)
             outcome = Failed({"error": error.code, "message": str(error)})
         await self._record(row, outcome)
 

@@ -255,7 +255,7 @@ class Poster:
             if not self._told:
                 self._told = True
                 log.error(
-                    "what was posted cannot be looked up (%s): after a lost answer a message may appear twice",
+                    "posted messages cannot be looked up (%s): after a lost answer a message may appear twice",
                     fault,
                 )
             return []

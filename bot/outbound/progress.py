@@ -53,7 +53,7 @@ class Queues:
             if rows:
                 await writer.call(writer.store.consume, (), self._engine.now(), rows)
         except SaysoError as error:
-            queue_log.warning("the cards of those who wait for lock %s were not drawn again: %s", name, error)
+            queue_log.warning("the cards of the runs that wait for lock %s were not updated: %s", name, error)
 
 
 CARD_SECONDS = 3.0
@@ -94,4 +94,4 @@ class Meters:
                 )
                 self._told()
         except SaysoError as error:
-            log.info("the card of %s is not drawn again: %s", session_id, error)
+            log.info("the card of %s is not updated: %s", session_id, error)

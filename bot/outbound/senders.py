@@ -147,7 +147,7 @@ class Rows(Sender):
         try:
             await call
         except Permanent as fault:
-            log.info("what agents may do is refused: %s", fault)
+            log.info("Slack refuses agent features: %s", fault)
             await self.ledger.note(AGENT_REFUSED, str(fault))
         return Sent({"done": True})
 

@@ -118,11 +118,11 @@ class Streams:
                 if not live.changed.is_set():
                     await live.changed.wait()
         except (SaysoError, FenceLost) as error:
-            log.warning("the text of %s is not shown while it comes: %s", live.turn, error)
+            log.warning("the text of %s is not streamed: %s", live.turn, error)
             self._close(live)
         except Exception:
             # A fault of ours in what is for the eye only: the whole text comes from the journal.
-            log.exception("the text of %s is not shown while it comes", live.turn)
+            log.exception("the text of %s is not streamed", live.turn)
             self._close(live)
 
     async def _state(self, live: LiveText) -> State | None:
@@ -144,7 +144,7 @@ class Streams:
             try:
                 await self._bring(live, part, row)
             except Permanent as fault:
-                log.info("a message of %s is not edited any more: %s", live.turn, fault)
+                log.info("a message of %s is no longer edited: %s", live.turn, fault)
                 live.over.add(part)
             except (SlackFault, Hold) as problem:
                 log.info("a message of %s is edited later: %s", live.turn, problem)

@@ -89,7 +89,7 @@ class ErrorDoc(Part):
     """Failure of a node."""
 
     type: Text = "failed"
-    message: Text = "it failed, says the scenario"
+    message: Text = "failed by the scenario"
     details: Json = None
 
 

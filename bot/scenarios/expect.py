@@ -97,7 +97,7 @@ def mismatches(expect: ExpectDoc, view: View) -> Iterator[Mismatch]:
     for name, status in (expect.nodes or {}).items():
         entries = view.entry(name)
         if not entries and status != "pending":
-            yield Mismatch(("nodes", name), status, "pending: the flow has not come to it")
+            yield Mismatch(("nodes", name), status, "pending: the flow has not reached it")
         for entry in entries:
             if entry.status != status:
                 why = (entry.error or {}).get("message") or entry.reason
@@ -208,7 +208,7 @@ def _output(name: str, expected: Json, view: View) -> Iterator[Mismatch]:
     entries = view.entry(name)
     if len(entries) > 1:
         paths = _listed([entry.path for entry in entries])
-        yield Mismatch(("outputs", name), "the output of one node", f"there are several: {paths}")
+        yield Mismatch(("outputs", name), "the output of one node", f"several match: {paths}")
         return
     if not entries or entries[0].status != "completed":
         status = entries[0].status if entries else "pending"
@@ -226,7 +226,7 @@ def differences(expected: Json, came: Json, path: Path) -> Iterator[tuple[Path, 
     if isinstance(expected, dict) and isinstance(came, dict):
         for name, value in expected.items():
             if name not in came:
-                yield (*path, name), value, f"no such field; there are: {_listed(list(came))}"
+                yield (*path, name), value, f"no such field; available: {_listed(list(came))}"
             else:
                 yield from differences(value, came[name], (*path, name))
         return
@@ -290,7 +290,7 @@ def _happened(expect: ExpectDoc, view: View) -> Iterator[Mismatch]:
         if not any(_meant(event, name, view.state) for event in found):
             came = _listed([event.path or "" for event in found])
             if not found:
-                came = "that did not happen since the last step that did something"
+                came = "that did not happen since the last action"
             yield Mismatch((field,), f"{name} {words}", came, tuple(open_lines(view.state)))
 
 
@@ -302,7 +302,7 @@ def _meant(event: _Clocked, name: str, state: State) -> bool:
 def _noted(expected: list[str], view: View) -> Iterator[Mismatch]:
     texts = [str(memory.note(row)["text"]) for row in view.world.notes]
     if len(texts) != len(expected) or not all(map(says, texts, expected)):
-        came = "; ".join(f"“{text}”" for text in texts) or "nothing is noted"
+        came = "; ".join(f"“{text}”" for text in texts) or "there are no notes"
         yield Mismatch(("notes",), "; ".join(expected) or "no note", came)
 
 

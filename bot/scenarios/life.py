@@ -164,7 +164,7 @@ class Life:
 
     def _secret(self, name: str) -> str:
         if name not in self.world.scenario.doc.secrets:
-            raise SaysoError(f"The scenario has no secret {name}: write it under `secrets`.")
+            raise SaysoError(f"The scenario has no secret {name}: add it under `secrets`.")
         return self.world.scenario.doc.secrets[name]
 
     # --- one thing ---------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ class Life:
             self.check()
             if rested.seq == state.seq:
                 return rested
-        raise GaveUp([f"The flow does not come to rest: {MOST_ROUNDS:,} things happened without anybody."])
+        raise GaveUp([f"The flow does not settle: {MOST_ROUNDS:,} things happened without any person."])
 
     async def _something(self, state: State) -> bool:
         """Let the one next thing happen; whether there was one."""

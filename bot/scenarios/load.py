@@ -65,8 +65,8 @@ def load_scenario(file: FilePath, flows: Flows, text: str | None = None) -> Scen
         raise FlowError([located.problem(fault)])
     if "scenario" not in located.data and isinstance(located.data.get("nodes"), list):
         beside = file.parent / "scenarios"
-        hint = f"its scenarios are files of their own: sayso test {beside}" if beside.is_dir() else None
-        raise FlowError([located.problem(Fault(("flow",), "this is a flow and no scenario", hint))])
+        hint = f"scenarios are separate files: sayso test {beside}" if beside.is_dir() else None
+        raise FlowError([located.problem(Fault(("flow",), "this is a flow, not a scenario", hint))])
     doc, faults = read_part(ScenarioDoc, located.data, ())
     problems = [*located.problems, *located.doubts, *(located.problem(fault) for fault in faults)]
     if doc is None or problems:

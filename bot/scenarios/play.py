@@ -98,7 +98,7 @@ async def play(
         other = await run(scenario, kill)
         failures = other.failures
         if not failures and (lines := tuple(changes(plain.story or {}, other.story or {}))):
-            failures = (Failure(scenario.place(("scenario",)), "the kill changed how it came out", lines),)
+            failures = (Failure(scenario.place(("scenario",)), "the kill changed the result", lines),)
         if failures:
             found.append(Killed(kill, what, failures))
         told(number, len(points))
@@ -123,7 +123,7 @@ async def run(scenario: Scenario, kill: Kill | None = None) -> Run:
             async with asyncio.timeout(PATIENCE):
                 return await _lives(world, kill)
         except TimeoutError:
-            line = f"After {PATIENCE:.0f} s it had not come to rest."
+            line = f"After {PATIENCE:.0f} s it had not settled."
             return Run((Failure(scenario.place(("scenario",)), "it hangs", (line,)),), ())
         except Exception as error:
             # Whatever breaks in one run says so with the kill that it comes from, and the others are played.
@@ -148,12 +148,12 @@ async def _lives(world: World, kill: Kill | None) -> Run:
         break
     events, top = tuple(world.events), world.scenario.place(("scenario",))
     for path in dict.fromkeys(world.twice):
-        line = f"{path} was run again although its first run had not been cut."
+        line = f"{path} ran again although its first run was not interrupted."
         failures.append(Failure(top, "it ran twice", (line,)))
     try:
         told = story(derive_state(events), events, world)
     except SaysoError as error:
-        return Run((*failures, Failure(top, "its journal is not sound", (str(error),))), events)
+        return Run((*failures, Failure(top, "its journal is invalid", (str(error),))), events)
     return Run(tuple(failures), events, tuple(commits), told)
 
 
@@ -192,7 +192,7 @@ class _Player:
         for agent, said in self._world.said.items():
             left = len(script.turns_of(agent)) - said
             if left > 0:
-                raise GaveUp([f"The session is over, and `{agent}` did not come to {left} of these turns."])
+                raise GaveUp([f"The session has ended, and `{agent}` did not use {left} of these turns."])
 
     async def _guarded(
         self, work: Callable[[], Awaitable[None]], path: tuple[str | int, ...], title: str
@@ -235,7 +235,7 @@ class _Player:
         self._life.check()
         if refused is None:
             return True
-        raise GaveUp([f"It was started, and not refused: “{refused}”."])
+        raise GaveUp([f"It was started, not refused: “{refused}”."])
 
     def _refused(self, error: SaysoError, expected: str | None) -> None:
         if expected is None:
@@ -302,7 +302,7 @@ class _Player:
         if done_before(act, key, state, self._since):
             return
         if act.during is not None and not self._life.at_work(state, act.during):
-            raise GaveUp([f"`{act.during}` is not at work.", *open_lines(state)])
+            raise GaveUp([f"`{act.during}` is not running.", *open_lines(state)])
         hand = Hand(act, self._people[act.person], key, self._life.gate, self._world.home)
         try:
             await self._life.apply(hand.command(state, self._people))
@@ -312,7 +312,7 @@ class _Player:
             return
         self._life.check()
         if act.refused is not None:
-            raise GaveUp([f"{act.person} could do it, and was not refused: “{act.refused}”."])
+            raise GaveUp([f"{act.person} could do it and was not refused: “{act.refused}”."])
 
 
 def _key(step: Step) -> str:

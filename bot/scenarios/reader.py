@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
 _PLACE = re.compile(r"(\[[^\]]*\]|~\d+|#\d+)+$")
 _MODES = {
-    "prompt": "people answer it: say what they do under `steps`",
+    "prompt": "people answer it: write their actions under `steps`",
     "container": "name the nodes inside it",
-    "delivery": "what it says is shown in the thread: `expect: {posted: ...}` looks at it",
-    "timer": "time goes by with `wait` under `steps`",
-    "pure": "it works by itself, and touches nothing outside",
+    "delivery": "its text is posted in the thread: check it with `expect: {posted: ...}`",
+    "timer": "use `wait` under `steps` to let time pass",
+    "pure": "it needs no result: it touches nothing outside",
 }
 _PART = TypeVar("_PART", bound=BaseModel)
 
@@ -87,9 +87,9 @@ class Reader:
         if start.as_ is not None:
             self._person(start.as_, ("start", "as"))
         if self.doc.steps and start.refused is not None:
-            self._wrong(("steps",), "after a start that is refused nothing happens", on_key=True)
+            self._wrong(("steps",), "nothing happens after a refused start", on_key=True)
         if not self.doc.steps and start.refused is None:
-            self._wrong((), "a scenario has `steps`: what people do, and what must be true", _STEP_HINT)
+            self._wrong((), "a scenario needs `steps`: actions of people, and expectations", _STEP_HINT)
         for name, facts in self.people.items():
             if facts.manager is not None:
                 self._person(facts.manager, ("people", name, "manager"))
@@ -104,8 +104,8 @@ class Reader:
 
     def _person(self, name: str, path: Path, *, on_key: bool = False) -> None:
         if name not in self.people:
-            hint = suggest(name, self.people, "name everybody under `people`")
-            self._wrong(path, f"nobody is called `{name}` here", hint, on_key=on_key)
+            hint = suggest(name, self.people, "list everyone under `people`")
+            self._wrong(path, f"there is no person `{name}` here", hint, on_key=on_key)
 
     # --- nodes ---------------------------------------------------------------------------------------------
 
@@ -139,20 +139,20 @@ class Reader:
         if nodes and not working:
             kind = nodes[0].type
             hint = _MODES[nodes[0].spec.mode]
-            self._wrong(path, f"`{name}` is of type {kind}: it has no result from outside", hint, on_key=True)
+            self._wrong(path, f"`{name}` is of type {kind}: a scenario cannot set its result", hint, on_key=True)
             return ()
         if isinstance(given, list):
             fakes = [self._fake(working, item, (*path, index)) for index, item in enumerate(given)]
         else:
             fakes = [self._fake(working, given, path)]
         if not fakes:
-            self._wrong(path, "the list is empty", "say what comes of the first run, of the second, ...")
+            self._wrong(path, "the list is empty", "give the result of the first run, of the second, ...")
         known = tuple(fake for fake in fakes if fake is not None)
         if any(fake.real for fake in known):
             needed = {secret for node in working for secret in node.secrets}
             for secret in sorted(needed - self.doc.secrets.keys()):
-                message = f"`{name}` really runs, and the scenario has no secret {secret}"
-                self._wrong(path, message, "write it under `secrets`")
+                message = f"`{name}` really runs, but the scenario has no secret {secret}"
+                self._wrong(path, message, "add it under `secrets`")
         return known
 
     def _fake(self, nodes: Sequence[Node], given: Json, path: Path) -> FakeDoc | None:
@@ -163,7 +163,7 @@ class Reader:
         if not isinstance(given, dict):
             self._wrong(
                 path,
-                f"expected what comes of it, not {kind_of(given)}",
+                f"expected a result, not {kind_of(given)}",
                 "write `done`, `{output: {...}}`, `{error: ...}`, `{interrupted: timeout}` or `real`",
             )
             return None
@@ -172,12 +172,12 @@ class Reader:
         if fake is None:
             return None
         if len(fake.model_fields_set) != 1:
-            self._wrong(path, "say one of `output`, `error`, `interrupted`, `asks` and `real`")
+            self._wrong(path, "use one of `output`, `error`, `interrupted`, `asks` and `real`")
         if "output" in fake.model_fields_set:
             self._output(nodes, fake.output, (*path, "output"))
         if fake.asks is not None:
             if any(node.type != "mcp" for node in nodes):
-                self._wrong((*path, "asks"), "only a tool of an MCP server asks people for something")
+                self._wrong((*path, "asks"), "only a tool of an MCP server can ask people for something")
             if fake.asks.form is not None:
                 wrong = form_faults(fake.asks.form)
                 self.faults += [fault.under((*path, "asks", "form")) for fault in wrong]
@@ -212,7 +212,7 @@ class Reader:
             for name in given:
                 nodes = self._named(name, ("claude", name), on_key=True)
                 if nodes and not any(node.agent is not None for node in nodes):
-                    message = f"`{name}` is of type {nodes[0].type}, no agent"
+                    message = f"`{name}` is of type {nodes[0].type}, not an agent"
                     self._wrong(("claude", name), message, on_key=True)
             return Script(agents={name: self._turns(told, ("claude", name)) for name, told in given.items()})
         return Script(turns=self._turns(given, ("claude",)))
@@ -255,12 +255,12 @@ class Reader:
         heads = [name for name in given if name not in BESIDE]
         if len(heads) != 1:
             said = ", ".join(f"`{name}`" for name in heads) or "none"
-            self._wrong(path, f"a step is one thing, and this says {said}", _STEP_HINT)
+            self._wrong(path, f"a step is one action or expectation; this has {said}", _STEP_HINT)
             return None
         head = heads[0]
         if head not in ("wait", "expect") and head not in self.people:
             known = ["wait", "expect", *self.people]
-            hint = suggest(head, known, "name everybody under `people`")
+            hint = suggest(head, known, "list everyone under `people`")
             self._wrong((*path, head), f"`{head}` is neither a step nor a person here", hint, on_key=True)
             return None
         deed = self._deed(head, given, path)
@@ -270,7 +270,7 @@ class Reader:
         if head in ("wait", "expect"):
             for name in BESIDE:
                 if name in given:
-                    self._wrong((*path, name), f"`{name}` belongs beside what a person does", on_key=True)
+                    self._wrong((*path, name), f"`{name}` belongs beside the action of a person", on_key=True)
         if head == "wait":
             try:
                 return Wait(parse_duration(str(given[head])))
@@ -296,17 +296,17 @@ class Reader:
 
     def _verb(self, given: Json, path: Path) -> tuple[str, Json]:
         if isinstance(given, bool | int | float) or given is None:
-            self._wrong(path, f"expected what this person does, not {kind_of(given)}", "quote it")
+            self._wrong(path, f"expected an action of this person, not {kind_of(given)}", "quote it")
             return "", None
         if isinstance(given, str):
             return "say", given
         if not isinstance(given, dict) or len(given) != 1:
-            self._wrong(path, "a person does one thing in a step", _ACT_HINT)
+            self._wrong(path, "a person can do only one thing per step", _ACT_HINT)
             return "", None
         ((verb, value),) = given.items()
         if verb not in VERBS:
             hint = suggest(verb, VERBS, _ACT_HINT)
-            self._wrong((*path, verb), f"nobody can `{verb}`", hint, on_key=True)
+            self._wrong((*path, verb), f"there is no action `{verb}`", hint, on_key=True)
             return "", None
         return self._checked(verb, value, (*path, verb))
 
@@ -332,7 +332,7 @@ class Reader:
     def _files(self, value: Json, path: Path) -> None:
         if not isinstance(value, dict) or not value:
             self._wrong(
-                path, f"expected names of files and what is in them, not {kind_of(value)}", _FILES_HINT
+                path, f"expected file names with contents, not {kind_of(value)}", _FILES_HINT
             )
             return
         for name, content in value.items():
@@ -345,7 +345,7 @@ class Reader:
 
     def _expect(self, given: Json, path: Path) -> ExpectDoc | None:
         if not isinstance(given, dict) or not given:
-            self._wrong(path, f"expected what must be true, not {kind_of(given)}", "as in {status: complete}")
+            self._wrong(path, f"expected conditions, not {kind_of(given)}", "as in {status: complete}")
             return None
         expect, faults = read_part(ExpectDoc, given, path)
         self.faults += faults
@@ -354,12 +354,12 @@ class Reader:
         of_prompt = {"message", "kind", "choices", "asks"} & expect.model_fields_set
         if of_prompt and expect.prompt is None:
             name = min(of_prompt)
-            message = f"`{name}` is about a question: say which, with `prompt`"
-            self._wrong((*path, name), message, "what was posted in the thread is `posted`", on_key=True)
+            message = f"`{name}` needs a question: name it with `prompt`"
+            self._wrong((*path, name), message, "for posts in the thread, use `posted`", on_key=True)
         for node, status in (expect.nodes or {}).items():
             if status not in NODE_STATUS:
                 hint = suggest(status, NODE_STATUS, f"one of {', '.join(NODE_STATUS)}")
-                self._wrong((*path, "nodes", node), f"no node is ever `{status}`", hint)
+                self._wrong((*path, "nodes", node), f"`{status}` is not a node status", hint)
         for index, effect in enumerate(expect.effects or ()):
             one = isinstance(effect, dict) and len(effect) == 1
             if not (isinstance(effect, str) or one):
@@ -391,5 +391,5 @@ class Reader:
 
 _STEP_HINT = "write `- expect: {...}`, `- wait: 10m`, or `- ana: approve` for a person"
 _FILES_HINT = "as in {disk.txt: 90% used}"
-_TURN_HINT = "write `- text: what Claude says`, with `tools: [{name: ..., input: {...}}]` where it calls some"
+_TURN_HINT = "write `- text: the answer`, with `tools: [{name: ..., input: {...}}]` if it calls tools"
 _ACT_HINT = f"one of {', '.join(VERBS)}"

@@ -88,10 +88,10 @@ def _kills(result: Result, paint: Paint) -> Iterator[str]:
         return
     events = len(result.plain.events)
     if not result.killed:
-        yield paint("dim", f"killed {result.kills} times, around each of {events} events: nothing changed")
+        yield paint("dim", f"killed {result.kills} times, around each of {events} events: same result")
         return
     count, of = len(result.killed), f"{result.kills} times, around each of {events} events"
-    yield f"killed {of}: {count} had another result"
+    yield f"killed {of}: {count} had a different result"
     for killed in result.killed[:MOST_KILLS]:
         yield f"  {paint('red', one_line(killed.what, 200))}"
         for failure in killed.failures:

@@ -110,7 +110,7 @@ class Hand(NamedTuple):
         if self.act.on is not None:
             named = [prompt for prompt in asked if is_asked(prompt, self.act.on)]
             if not named:
-                raise GaveUp([f"`{self.act.on}` asks nothing now.", *open_lines(state)])
+                raise GaveUp([f"`{self.act.on}` has no open question.", *open_lines(state)])
             asked = named
         found = [prompt for prompt in asked if fits(prompt)]
         if len(found) > 1:
@@ -119,10 +119,10 @@ class Hand(NamedTuple):
         if len(found) > 1:
             paths = ", ".join(f"`{prompt.path}`" for prompt in found)
             raise GaveUp(
-                [f"Several questions could be meant: {paths}. Say which: `on: {found[0].path}` in this step."]
+                [f"Several questions match: {paths}. Name one: `on: {found[0].path}` in this step."]
             )
         if not found:
-            raise GaveUp([f"No open question takes {_said(self.act)}.", *open_lines(state)])
+            raise GaveUp([f"No open question accepts {_said(self.act)}.", *open_lines(state)])
         return found[0]
 
     def _standing(self, state: State) -> Asked:
@@ -135,7 +135,7 @@ class Hand(NamedTuple):
             and (self.act.on is None or is_asked(prompt, self.act.on))
         ]
         if len(found) != 1:
-            raise GaveUp(["No grant stands that could be revoked now.", *open_lines(state)])
+            raise GaveUp(["There is no grant to revoke.", *open_lines(state)])
         return found[0]
 
 

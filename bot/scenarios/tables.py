@@ -58,13 +58,13 @@ def play_table(located: Located) -> Table:
     failures = []
     for number, call in enumerate(doc.calls):
         found = rules.decide(call.agent, call.tool, call.arguments)
-        wrong = [] if found.kind == call.then else [f"expected {call.then}, and it is {found.kind}"]
+        wrong = [] if found.kind == call.then else [f"expected {call.then}, but got {found.kind}"]
         if call.rule is not None and call.rule != found.rule:
-            wrong.append(f"expected rule {call.rule}, and it is rule {found.rule}")
+            wrong.append(f"expected rule {call.rule}, but got rule {found.rule}")
         if call.approvers is not None and call.approvers != found.asking.get("approvers"):
-            wrong.append(f"expected {call.approvers}, and asked are {found.asking.get('approvers')}")
+            wrong.append(f"expected {call.approvers}, but asked {found.asking.get('approvers')}")
         if wrong:
             problem = located.problem(Fault(("calls", number), ""))
             place = f"{problem.file}:{problem.line}:{problem.column}"
-            failures.append(Failure(place, f"{call.tool} is decided otherwise", tuple(wrong)))
+            failures.append(Failure(place, f"{call.tool} has a different decision", tuple(wrong)))
     return Table(doc.scenario, len(doc.calls), failures)

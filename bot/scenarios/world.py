@@ -183,7 +183,7 @@ def starter(scenario: Scenario) -> Actor:
 
 
 _UNKNOWN = ("timeout", "lost", "asks")
-_CLAUDE = "Write under `claude` a list of turns:   - text: what it says"
+_CLAUDE = "Add a list of turns under `claude`:   - text: the answer"
 
 _DEFAULTS: Mapping[str, Mapping[str, Json]] = {
     "shell": {"stdout": "", "stderr": "", "exit_code": 0, "seconds": 0.0},
@@ -287,7 +287,7 @@ class Fakes(Mapping[str, Runner]):
         scenario, said = self._life.world.scenario, self._life.world.said
         if scenario.script is None:
             self._life.give_up(
-                [f"{ctx.path}: Claude is asked now, and the scenario does not say what it answers.", _CLAUDE]
+                [f"{ctx.path}: Claude is called, but the scenario has no answer for it.", _CLAUDE]
             )
             return None
         agent, call = place_of(ctx.path)
@@ -328,7 +328,7 @@ def _is_outcome(event: Event, path: str) -> bool:
 def outcome_of(fake: FakeDoc, kind: str, config: Mapping[str, Json]) -> Outcome:
     """Return the outcome of a fake, as the real runner would report it."""
     if fake.interrupted is not None:
-        return Interrupted("timeout" if fake.interrupted == "timeout" else "cut", "says the scenario")
+        return Interrupted("timeout" if fake.interrupted == "timeout" else "cut", "simulated by the scenario")
     if fake.asks is not None:
         told = fake.asks
         form = None if told.form is None else normalize_form(told.form)
@@ -364,7 +364,7 @@ def unmentioned(kind: str, node_id: str, path: str, config: Mapping[str, Json]) 
     where = "" if path == node_id else f" ({path})"
     reads = spec_of(kind).on_crash(config) == "again"
     return [
-        f"`{node_id}`{where} would {'read' if reads else 'run'} now, and the scenario does not say what comes of it.",
+        f"`{node_id}`{where} would {'read' if reads else 'run'} now, but the scenario has no result for it.",
         *([f"It is of type {kind}: {what}"] if what != "null" else []),
         f"Write under `nodes`:   {node_id}: {example}   (or `done`, `{{error: ...}}`, a list of them, or `real`)",
     ]

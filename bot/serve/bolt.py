@@ -146,7 +146,7 @@ class SlackApp:
     async def _receive(self, req: AsyncBoltRequest) -> BoltResponse:
         """First of all middleware: persist, then acknowledge. An exception means no acknowledgement."""
         if self._closing:
-            raise RuntimeError("shutting down: not acknowledged, so that it is delivered again")
+            raise RuntimeError("shutting down: not acknowledged, so Slack delivers it again")
         try:
             if self.reopened is not None and self.reconnected():
                 await self.reopened()
@@ -181,7 +181,7 @@ class SlackApp:
     def _skip(self, reason: str, detail: str) -> None:
         self.skipped[reason] = count = self.skipped.get(reason, 0) + 1
         if reason == decisions.MALFORMED and count.bit_count() == 1:
-            log.warning("a payload of Slack is malformed and was left out, the %d. one: %s", count, detail)
+            log.warning("dropped a malformed payload from Slack (number %d): %s", count, detail)
 
     async def _asked(self, question: decisions.Ask) -> dict[str, Json]:
         try:

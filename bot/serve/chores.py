@@ -53,7 +53,7 @@ async def watch_token(bot: AsyncWebClient) -> None:
             if isinstance(fault, AuthLost):
                 log.critical("%s", fault)
                 raise fault from error
-            log.info("Slack could not be asked whether the token is accepted: %s", fault)
+            log.info("could not check the token with Slack: %s", fault)
 
 
 async def keep_house(settings: Settings, engine: Engine, now: Callable[[], str]) -> None:

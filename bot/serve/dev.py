@@ -193,7 +193,7 @@ def suggestions(flows: Iterable[Flow], demo: Path) -> list[Suggestion]:
     said = [flow for flow in flows if not any(trigger.kind == "webhook" for trigger in flow.triggers)]
     said.sort(key=lambda flow: (flow.name not in WORK_HERE, flow.name))
     offered = [_suggestion(flow, demo) for flow in said]
-    hint = "The flows that are served, and how to start them"
+    hint = "The served flows, and how to start them"
     return [*offered, Suggestion(HOME_CHANNEL, "What can you do?", "@sayso help", hint)]
 
 
@@ -204,7 +204,7 @@ def _suggestion(flow: Flow, demo: Path) -> Suggestion:
         listed = [entry.removeprefix("#") for entry in heard.channels or ()]
         channel = next((name for name in (HOME_CHANNEL, *CHANNELS) if name in listed), HOME_CHANNEL)
         text = re.sub(r"\{[^{}]*\}", "checkout", heard.pattern).replace("*", "")
-        return Suggestion(channel, f"Say what {flow.name} listens for", text, flow.description or "")
+        return Suggestion(channel, f"Post a message that starts {flow.name}", text, flow.description or "")
     kind = flow.name.split("-")[0]
     channel = next((name for name in CHANNELS if name.startswith(kind)), HOME_CHANNEL)
     label, text = f"Run {flow.name}", f"@sayso {flow.name}"

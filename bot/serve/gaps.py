@@ -31,7 +31,7 @@ DEAD_SECONDS = (0.0, 5.0, 15.0, 30.0, 60.0)
 while."""
 MARKS_SECONDS = 1.0
 """Seconds between checks whether another process has noticed a gap."""
-_WHAT = "reading what was missed"
+_WHAT = "reading missed messages"
 
 
 class Gaps:
@@ -84,7 +84,7 @@ class Gaps:
         self._gap.set()
 
     def _silence(self) -> None:
-        log.info("a process with connections to Slack is gone: what may have been missed is read")
+        log.info("a process with Slack connections is gone: reading missed messages")
         for seconds in DEAD_SECONDS:
             self._spawn(partial(self._note_leading, seconds))
 
@@ -105,7 +105,7 @@ class Gaps:
 
     async def reopened(self) -> None:
         """A socket was opened anew: something may have been missed."""
-        log.info("a socket was opened anew: reading what may have been missed")
+        log.info("a socket was reopened: reading missed messages")
         self._gap.set()
         await self.note()
 

@@ -70,16 +70,16 @@ class Hooks:
         proven = [await self._proven(trigger, request, body) for _, trigger in listening]
         heard = [pair for pair, right in zip(listening, proven, strict=True) if right]
         if not heard and None not in proven:
-            self._say(logging.WARNING, f"what was sent to /hooks/{name} is not signed with its secret")
-            return _told(401, "The signature is not right.")
+            self._say(logging.WARNING, f"the request to /hooks/{name} is not signed with its secret")
+            return _told(401, "The signature is wrong.")
         if not heard:
             return _unknown()
         try:
             sent = decode_signed(_json_of(request.content_type, body))
         except (NotJson, ValueError) as error:
-            return _told(400, f"The body is no JSON: {error}")
+            return _told(400, f"The body is not JSON: {error}")
         if not isinstance(sent, dict):
-            return _told(400, "The body is no JSON object.")
+            return _told(400, "The body is not a JSON object.")
         try:
             items = list(self._wanted(heard, sent, request, body))
             stored = await self.writer.ingest(items, self.now())
@@ -146,7 +146,7 @@ def _json_of(content_type: str, body: bytes) -> bytes:
     if [name for name, _ in fields] != [
         "payload"
     ]:  # nobody signs the type of a body: JSON with `&payload=` in it is no form
-        raise ValueError("a form has the field `payload` alone; else send it as application/json")
+        raise ValueError("a form may only have the field `payload`; otherwise send application/json")
     return fields[0][1].encode()
 
 
@@ -157,7 +157,7 @@ def _bytes(header: str) -> bytes:
 
 def _unknown() -> web.Response:
     """Return 503: the sender tries again, and a request stored meanwhile counts once."""
-    return _told(503, "A secret of this webhook cannot be had now; the log of sayso says why.")
+    return _told(503, "A secret of this webhook is unavailable; see the sayso log.")
 
 
 def _told(status: int, message: str, **more: Json) -> web.Response:

@@ -520,7 +520,7 @@ class Bot:
             self.gate_at = await stack.enter_async_context(served_at)
         except OSError as error:
             where = f"{self.settings.gate.host}:{self.settings.gate.port}"
-            raise StartFailed(f"SAYSO_GATE: nothing can listen at {where}: {error.strerror}.") from error
+            raise StartFailed(f"SAYSO_GATE: cannot listen on {where}: {error.strerror}.") from error
 
     def _unready(self) -> str | None:
         """Return why the bot is not ready, for monitoring; None if it is."""
@@ -581,7 +581,7 @@ class Bot:
 
     async def _drain(self, parts: Sequence[asyncio.Task[None]], others: Sequence[asyncio.Task[None]]) -> None:
         """End the `others`, then let the `parts` finish their work in hand."""
-        log.info("stopping: nothing new is taken; running nodes have %g s", DRAIN_SECONDS)
+        log.info("stopping: no new work is accepted; running nodes have %g s", DRAIN_SECONDS)
         with contextlib.suppress(StorageError):
             await self.replica.leave()
         for task in others:

@@ -72,35 +72,35 @@ class Metrics:
         def gauge(name: str, what: str, *labels: str) -> Gauge:
             return Gauge(f"sayso_{name}", what, labels, registry=registry)
 
-        self._started = Counter("sayso_sessions_started", "Sessions that began.", ["flow"], registry=registry)
+        self._started = Counter("sayso_sessions_started", "Sessions started.", ["flow"], registry=registry)
         self._ended = Counter(
-            "sayso_sessions_ended", "Sessions that ended.", ["flow", "status"], registry=registry
+            "sayso_sessions_ended", "Sessions ended.", ["flow", "status"], registry=registry
         )
-        self._steps = Counter("sayso_steps", "Ends of nodes.", ["flow", "outcome"], registry=registry)
+        self._steps = Counter("sayso_steps", "Nodes ended.", ["flow", "outcome"], registry=registry)
         self._wait = Histogram(
             "sayso_prompt_wait_seconds",
-            "How long people were waited for, from the question to its end.",
+            "Time from a question to its end.",
             ["flow", "group", "outcome"],
             buckets=_WAITS,
             registry=registry,
         )
         self._refused = Counter(
-            "sayso_slack_refused", "Calls that Slack refused for their rate.", ["method"], registry=registry
+            "sayso_slack_refused", "Calls that Slack refused because of rate limits.", ["method"], registry=registry
         )
-        self._open = gauge("sessions_open", "Sessions that are not over.", "status")
-        self._prompts = gauge("prompts_open", "Questions that wait for people.", "flow")
-        self._oldest_prompt = gauge("prompt_oldest_seconds", "How long the oldest open question has waited.")
-        self._inbox = gauge("inbox_rows", "What arrived and was not handled yet.")
-        self._oldest_inbox = gauge("inbox_oldest_seconds", "How long the oldest of it has waited.")
-        self._outbox = gauge("outbox_rows", "What is to be sent to Slack.")
-        self._oldest_outbox = gauge("outbox_oldest_seconds", "How long the oldest of it has waited.")
-        self._dead = gauge("dead_letters", "What arrived and was set aside: sayso inbox list.")
+        self._open = gauge("sessions_open", "Open sessions.", "status")
+        self._prompts = gauge("prompts_open", "Open questions.", "flow")
+        self._oldest_prompt = gauge("prompt_oldest_seconds", "Age of the oldest open question.")
+        self._inbox = gauge("inbox_rows", "Inbox rows that are not handled yet.")
+        self._oldest_inbox = gauge("inbox_oldest_seconds", "Age of the oldest of them.")
+        self._outbox = gauge("outbox_rows", "Outbox rows to send to Slack.")
+        self._oldest_outbox = gauge("outbox_oldest_seconds", "Age of the oldest of them.")
+        self._dead = gauge("dead_letters", "Dead letters: sayso inbox list.")
         self._quarantined = gauge("sessions_quarantined", "Sessions whose records do not verify.")
         self._suspended = gauge("store_suspended", "1 while the store is suspended: sayso doctor.")
         self._connected = gauge("slack_sockets", "Open connections to Slack.")
-        self._unsent = gauge("spans_dropped", "Spans of traces that could not be sent since the start.")
-        self._spent = gauge("spend_today_dollars", "What model calls of this day (UTC) count for.")
-        self._cap = gauge("spend_cap_dollars", "What they may cost a day (SAYSO_MAX_COST_PER_DAY).")
+        self._unsent = gauge("spans_dropped", "Trace spans that could not be sent since the start.")
+        self._spent = gauge("spend_today_dollars", "Cost of model calls today (UTC).")
+        self._cap = gauge("spend_cap_dollars", "Cap for a day (SAYSO_MAX_COST_PER_DAY).")
         if sources.day_cap is not None:
             self._cap.set(float(sources.day_cap))
         sources.engine.subscribe(self.happened, *HEARD)
@@ -224,7 +224,7 @@ async def served(
         except OSError as error:
             where = f"{address.host}:{address.port}"
             why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
-            raise StartFailed(f"SAYSO_METRICS: nothing can listen at {where}: {why}.") from error
+            raise StartFailed(f"SAYSO_METRICS: cannot listen on {where}: {why}.") from error
         yield f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
     finally:
         await listener.stop()

@@ -110,7 +110,7 @@ class Replica:
                         # There was a gap between our signs of life: another process may have taken it.
                         generation = self._store.generation()
                         if not await waited_out(partial(self.still, key), f"the lane {key}"):
-                            log.warning("another process has taken the lane %s", key)
+                            log.warning("another process has claimed the lane %s", key)
                             break
                 else:
                     task.result()

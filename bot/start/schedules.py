@@ -98,10 +98,10 @@ class Schedules:
             try:
                 await self._look_at(flow, trigger, now)
             except StorageError as error:
-                log.error("the schedule %s of %s is looked at later: %s", trigger.pattern, flow.name, error)
+                log.error("the schedule %s of %s is checked later: %s", trigger.pattern, flow.name, error)
             except Exception:
                 # One flow's schedule must not keep the others back; what it missed is made up for at the next look.
-                log.exception("the schedule %s of %s was not looked at", trigger.pattern, flow.name)
+                log.exception("the schedule %s of %s was not checked", trigger.pattern, flow.name)
             wait = min(wait, (following(trigger, now) - now).total_seconds())
         return max(0.05, wait)
 
@@ -119,11 +119,11 @@ class Schedules:
         late = (now - latest).total_seconds()
         when = timestamps.to_text(latest)
         if late > max(trigger.missed, GRACE_SECONDS):
-            log.warning("%s was due at %s, which is too long ago to be made up for", flow.name, when)
+            log.warning("%s was due at %s, which is too long ago to catch up", flow.name, when)
         else:
             why = f"scheduled: {trigger.pattern} ({trigger.timezone})"
             if late > GRACE_SECONDS:
-                why += f", due at {when}, made up for now"
+                why += f", due at {when}, caught up now"
             place = trigger.channel or ""
             item = wanted_item(f"{scope}:{when}", flow.name, place, trigger.values, why=why)
             if (await self.writer.ingest([item], self.now()))[0] is not None:

@@ -52,20 +52,20 @@ MARKS = {
 }
 """Colours and signs: of nodes by their status, then of what people and models do."""
 INTERRUPTED = {
-    "crash": "was running when sayso was killed; what it did is not known",
-    ASKS: "its server asks for something; goes on with the answer",
-    LEFT: "left, and can go on from where it stopped",
-    "cut": "was stopped; what it did is not known",
-    "timeout": "ran out of time and was stopped; what it did is not known",
+    "crash": "was running when sayso was killed; outcome unknown",
+    ASKS: "its server asks for something; continues with the answer",
+    LEFT: "left; can continue where it stopped",
+    "cut": "was stopped; outcome unknown",
+    "timeout": "timed out and was stopped; outcome unknown",
     "lost": "could not be carried out",
 }
 _HELPED = {
-    "room": "the answer was cut: asked again with more room",
-    "model": "the model declined: {model} is asked",
-    "compact": "the conversation is too long: it is summed up",
-    "go_on": "the answer was cut: it goes on",
-    "resend": "the model paused: it goes on",
-    "said": "the answer was empty: asked again",
+    "room": "the answer was cut off: retrying with more room",
+    "model": "the model declined: asking {model}",
+    "compact": "the conversation is too long: summarizing",
+    "go_on": "the answer was cut off: continuing",
+    "resend": "the model paused: continuing",
+    "said": "the answer was empty: retrying",
 }
 """The remedies that an agent applies by itself after a model call without an answer to go on with."""
 
@@ -116,7 +116,7 @@ def _work(state: State, event: Event, path: str) -> Iterator[Described]:
                 yield Described("interrupted", path, INTERRUPTED[event.reason])
         case ev.NodeRetried():
             yield Described(
-                "retrying", path, f"{error_text(event.error)}; tries again at {moment(event.due_at)}"
+                "retrying", path, f"{error_text(event.error)}; retries at {moment(event.due_at)}"
             )
         case ev.IterationStarted():
             if item := item_at(state, path, event.index):
@@ -134,7 +134,7 @@ def _work(state: State, event: Event, path: str) -> Iterator[Described]:
                 at_limit = ", at its limit" if event.limit is not None else ""
                 yield Described("completed", path, count + at_limit)
         case ev.EdgeResolved() if event.limit is not None:
-            told = f"would lead back to {clean(event.limit)} again, and goes on: its limit is reached"
+            told = f"does not go back to {clean(event.limit)}: limit reached, continuing"
             yield Described("interrupted", path, told)
         case ev.LockAcquired() if state.lock is not None and state.lock.requested_at != event.timestamp:
             yield Described("completed", f"lock {one_line(event.name, 80)}")
@@ -174,16 +174,16 @@ def _agents(state: State, event: Event, path: str) -> Iterator[Described]:
                 texts = (str(block["text"]) for block in event.content if block.get("type") == "text")
                 why = one_line(next(texts, "refused").partition("\n")[0], 200)
             if question.in_place(state, event.path):
-                why = "was answered in its place, and did not run"
+                why = "was answered instead of running"
             yield Described("failed" if event.is_error else "completed", path, why)
         case ev.AgentMessage(dropped=dict() as dropped):
             left_out = plural(sum(dropped.values()), "block")
-            told = f"the API left out {left_out} of earlier thinking"
+            told = f"the API dropped {left_out} of earlier thinking"
             yield Described("interrupted", event.turn or "", told)
         case ev.AgentCompacted():
-            yield Described("completed", event.turn, f"{plural(event.replaced, 'message')} became a summary")
+            yield Described("completed", event.turn, f"{plural(event.replaced, 'message')} summarized")
         case ev.AgentBudget():
-            yield Described("person", f"{person(event.actor)} lets {path} go on at its cap")
+            yield Described("person", f"{person(event.actor)} let {path} continue past its cap")
         case ev.AgentOutcome(actor=None) if event.how != "ask":
             helped = _HELPED.get(event.how, event.how).format(model=event.model)
             yield Described("retrying", f"{path}  {helped}")
@@ -216,7 +216,7 @@ def _people(state: State, event: Event, path: str) -> Iterator[Described]:
             yield Described("person", f"{answered_by(event.actor)} {changed}")
         case ev.PromptHanded():
             yield Described(
-                "person", f"{answered_by(event.actor)} handed it over to {one_line(event.to, 80)}"
+                "person", f"{answered_by(event.actor)} handed it to {one_line(event.to, 80)}"
             )
         case ev.PromptExpired():
             yield Described("late", f"nobody answered in time ({event.outcome})")
@@ -224,8 +224,8 @@ def _people(state: State, event: Event, path: str) -> Iterator[Described]:
             until = moment(event.until)
             yield Described("granted", f"{event.tool}: calls like this are allowed until {until}")
         case ev.GrantUsed():
-            yield Described("granted", f"{path}  runs unasked: {event.prompt_id} allows it")
+            yield Described("granted", f"{path}  runs without asking, allowed by {event.prompt_id}")
         case ev.GrantRevoked():
-            yield Described("revoked", f"{event.prompt_id}  revoked: calls like that are asked about again")
+            yield Described("revoked", f"{event.prompt_id}  revoked: people are asked about such calls again")
         case ev.SessionMessage():
             yield Described("person", f"{person(event.actor)}: {one_line(event.message)}")

@@ -264,11 +264,11 @@ def _tell_end(
                         whom = next(
                             (entry for entry in asked(prompt, state.actor) if entry != "channel"), "NAME"
                         )
-                        screen.note(f"    to play one of them: {answer} --as {shlex.quote(whom)} ANSWER")
+                        screen.note(f"    to act as one of them: {answer} --as {shlex.quote(whom)} ANSWER")
                 for wait in filter(None, map(line, waits)):
                     screen.line(f"  {paint(*MARKS['waiting'])} {wait}")
             resume = place.command("sessions", "resume", state.session_id)
-            screen.line(f"The session is kept. Go on with: {paint('bold', resume)}")
+            screen.line(f"The session is kept. Continue with: {paint('bold', resume)}")
 
 
 def _signed(paint: Paint, status: str, words: str) -> str:

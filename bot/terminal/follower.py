@@ -223,7 +223,7 @@ class Follower:
             if not self.wait:
                 return False
             fact = lock_fact(state, await behind(self.engine.writer, state))
-            self.screen.note(f"{fact}. It goes on by itself; leaving keeps its place.")
+            self.screen.note(f"{fact}. It continues automatically; if you leave, it keeps its place.")
         elif due:
             if any(timer.purpose != "retry" for timer in state.timers.values() if timer.due_at in due):
                 # When a node is tried again was told with its failure.
@@ -405,7 +405,7 @@ class Follower:
             return Answer(prompt.prompt_id, self.actor, key, files=kept, nonce=nonce)
         if prompt.accepts_files and not prompt.accepts_text:
             raise InvalidAnswer(
-                "This question takes files: write the path of each, with spaces between them."
+                "This question takes files: write their paths, separated by spaces."
             )
         line, reason = split_words(prompt, line)
         value, text = read_answer(prompt, line, by_number=True)

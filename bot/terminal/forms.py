@@ -67,7 +67,7 @@ def field_lines(field: Field) -> list[str]:
     number is clear."""
     about = [limits_text(field)] if field["type"] != "boolean" else ["yes or no"]
     if field["type"] == "choices":
-        about = ["one or several, with commas between them"]
+        about = ["one or more, separated by commas"]
     if "default" in field:
         about.append(f"Enter for {value_text(field, field['default'])}")
     elif not field["required"]:

@@ -21,7 +21,7 @@ def waits_for(head: Head, questions: Sequence[PromptState], lock: str | None, du
         return one_line(f"lock {lock}", 60)
     found = [clean(message_line(read(prompt.message), 60)) for prompt in questions]
     if head.phase == "unreachable":
-        found.insert(0, "its thread: nothing can be posted there")
+        found.insert(0, "its thread, where the bot cannot post")
     elif head.phase == "held":
         found.insert(0, "somebody to resume it")
     elif not found and head.phase == "waiting" and due_at is not None:

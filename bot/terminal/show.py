@@ -104,7 +104,7 @@ def _code(state: State, view: View) -> Iterator[str]:
         yield _fact("needs", f"{one_line(why, 200)}; without it the session is put on hold")
     if view.unread is not None:
         yield _fact(
-            "flow", f"its text cannot be read here: {one_line(view.unread, 200)}; nodes to come are left out"
+            "flow", f"its flow cannot be read here: {one_line(view.unread, 200)}; future nodes are not shown"
         )
 
 
@@ -118,7 +118,7 @@ def _ending(state: State) -> Iterator[str]:
     if end := ended_at(state):
         yield _fact("ended", f"at {clean(end.node_id)}")
     for limit in state.limits:
-        yield _fact("limit", f"went on at {clean(limits.told(limit))} (max_iterations)")
+        yield _fact("limit", f"continued at {clean(limits.told(limit))} (max_iterations)")
 
 
 def _fact(name: str, value: str) -> str:
@@ -207,7 +207,7 @@ def _outcome(entry: Entry, state: State, view: View) -> str:
             until = f"until {moment(entry.until)}" if entry.until else ""
             return f"waits {f'for {whom}' if prompts else until}, {took} so far"
         case "stopped":
-            return f"left without an outcome after {took}"
+            return f"stopped without an outcome after {took}"
         case "completed":
             output = "" if entry.output is None else one_line(_value(entry.output), 100)
             # Those who answered its questions from accounts of other names.
@@ -235,7 +235,7 @@ def _waits(state: State, flow: Flow | None, paint: Paint, command: Callable[...,
         first, *rest = face_lines(said)
         yield f"{paint(*MARKS['waiting'])} {paint('bold', first)}"
         yield from (f"  {part}" for part in rest)
-        unseen = ", not shown to anybody yet" if prompt.status == "requested" else ""
+        unseen = ", not shown to anyone yet" if prompt.status == "requested" else ""
         yield f"  {clean(prompt.path)}: {told(said.lead)}{unseen}"
         labels = " | ".join(one_line(each.label, 200) for each in said.controls)
         yield f"  {labels or 'text'}: {command('prompts', 'answer', prompt.prompt_id)} ANSWER"

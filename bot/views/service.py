@@ -141,10 +141,10 @@ class Views:
             if reason is not None:
                 await self._screen.update(standing, words_view("Not for you", reason))
         except SaysoError as error:
-            log.info("whether a view is for %s is found out when it is submitted: %s", opening.user, error)
+            log.info("could not check whether a view is for %s; this is checked when it is submitted: %s", opening.user, error)
         except Exception:
             # The view stands, and what is submitted in it is checked again.
-            log.exception("whether a view (%s) is for %s was not found out", opening.kind, opening.user)
+            log.exception("could not check whether a view (%s) is for %s", opening.kind, opening.user)
 
     async def _act(self, submission: Submission) -> None:
         kind = self._kinds.get(submission.kind)

@@ -1,5 +1,4 @@
-"""Clients for Slack's Web API, what its errors mean for whoever called it, and the files that people drop into a thread
-as an answer.
+"""Clients for Slack's Web API, what its errors mean for whoever called it, and the files that people add to a thread as an answer.
 
 Every call takes a turn from the budget (`bot.wire.budget`). slack_sdk repeats a request after a lost connection unless
 it is told not to. For a post that would show something twice, so nothing is repeated here but what Slack refused with
@@ -90,8 +89,7 @@ class AuthLost(SlackFault):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(
-            f"Slack does not accept the bot token any more ({reason}). Nothing is lost: install the app again or put "
-            "the right SLACK_BOT_TOKEN in place, and start again."
+            f"Slack no longer accepts the bot token ({reason}). Nothing is lost: reinstall the app or set the right SLACK_BOT_TOKEN, and start again."
         )
 
 
@@ -275,11 +273,11 @@ def describe(error: Exception, *, token: str, api_url: str) -> str:
         case AuthLost(reason=reason):
             return f"Slack does not accept {token} ({reason}). Copy it again from the app's settings: docs/connect-slack.md"
         case Permanent(reason="missing_scope") as fault:
-            return f"{token} lacks a right that is needed ({fault}). Add it to the app and install the app again."
+            return f"{token} lacks a required permission ({fault}). Add it to the app and reinstall the app."
         case Permanent() as fault:
             return f"Slack refuses {token}: {fault}."
         case RateLimited(retry_after=seconds):
-            return f"Slack asks to wait {seconds:g} s. Start again then."
+            return f"Slack asks to wait {seconds:g} s. Start again after that."
         case fault:
             return f"Slack at {api_url}: {fault}. Check the network, a proxy, and SLACK_API_URL."
 
@@ -361,7 +359,7 @@ class IncomingFiles:
             await self._download(inbox, await self._described(file), name, largest)
             head = inbox.head(name)
         if head is None:
-            raise NotNow(f"{name} is gone again")
+            raise NotNow(f"{name} was deleted")
         shown = clean_text(file["name"])[0].replace("/", "_") or name
         return {"name": shown, "path": str(inbox.path / name), "size": head[0], "type": sniffed(head[1])}
 
@@ -379,7 +377,7 @@ class IncomingFiles:
     async def _download(self, inbox: Inbox, file: Mapping[str, Json], name: str, largest: int) -> None:
         url = str(file["url"])
         if not is_slacks(self._client, url):
-            raise FileRefused(f"{_called(file)} does not lie in Slack itself. Please upload it here.")
+            raise FileRefused(f"{_called(file)} is not stored in Slack. Please upload it here.")
         headers = {"Authorization": f"Bearer {self._client.token}"}
         try:
             async with (
@@ -398,8 +396,7 @@ class IncomingFiles:
                     raise NotNow(f"Slack answered {status} for {file['name']}")
                 if status != 200:
                     raise FileRefused(
-                        f"Slack does not give {_called(file)} to the bot (status {status}). It may lack the right files:read, "
-                        "or the file was deleted."
+                        f"Slack does not give {_called(file)} to the bot (status {status}). The bot may lack the scope files:read, or the file was deleted."
                     )
                 with inbox.writing(name) as part:
                     async for chunk in answer.content.iter_chunked(_CHUNK):
@@ -407,10 +404,10 @@ class IncomingFiles:
                             raise _too_large(file, largest)
                         await asyncio.to_thread(part.write, chunk)
                     if answer.content_length is not None and part.size != answer.content_length:
-                        raise NotNow(f"{file['name']} came only in part")
+                        raise NotNow(f"{file['name']} arrived incomplete")
                     await asyncio.to_thread(part.done)
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise NotNow(f"{file['name']} cannot be fetched now: {error}") from error
+            raise NotNow(f"{file['name']} cannot be downloaded right now: {error}") from error
 
 
 MOST_FOR_AGENT = 10
@@ -438,6 +435,5 @@ def _called(file: Mapping[str, Json]) -> str:
 def _too_large(file: Mapping[str, Json], largest: int) -> FileRefused:
     size = f"has {file['size']:,} bytes" if file["size"] > largest else "is too large"
     return FileRefused(
-        f"{_called(file)} {size}, and a file may have {largest:,}. Nothing of your answer was used: please send a "
-        "smaller one."
+        f"{_called(file)} {size}, and the limit is {largest:,}. Your answer was not used: please send a smaller file."
     )

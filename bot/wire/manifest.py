@@ -9,21 +9,21 @@ from dataclasses import dataclass
 from engine.flow import Flow
 
 ALWAYS: dict[str, str] = {
-    "chat:write": "posting anything at all",
+    "chat:write": "posting messages",
     "app_mentions:read": "starting flows by mention",
     "channels:history": "reading replies in public channels",
     "groups:history": "reading replies in private channels",
     "im:history": "reading direct messages",
     "im:read": "finding direct messages that came while the bot was down",
     "commands": "the /sayso command",
-    "channels:read": "finding the public channels it is in, and who is in them",
-    "groups:read": "finding the private channels it is in, and who is in them",
-    "users:read": "finding out who somebody is: without it nobody can answer or approve",
+    "channels:read": "finding the public channels it is in, and their members",
+    "groups:read": "finding the private channels it is in, and their members",
+    "users:read": "identifying people: without it nobody can answer or approve",
     "users:read.email": "approvers given by e-mail address",
     "usergroups:read": "approvers given as @group",
     "im:write": "messages to one person (`to: dm:...`)",
-    "files:write": "files of messages, and what is too long for one",
-    "reactions:write": "the marks on messages: how a run stands, and what was taken or refused",
+    "files:write": "files of messages, and text that is too long for one",
+    "reactions:write": "reactions on messages: the state of a run, and accepted or refused answers",
 }
 """Bot scope → what will not work without it, whatever the flows are."""
 
@@ -74,24 +74,24 @@ def has_shortcut(flow: Flow) -> bool:
 FEATURES = (
     Feature(
         "reactions",
-        {"reactions:read": "flows that start by a reaction"},
+        {"reactions:read": "flows that start with a reaction"},
         ("reaction_added",),
         _reacts,
     ),
-    Feature("files", {"files:read": "files that people drop into a thread as an answer"}, (), _takes_files),
+    Feature("files", {"files:read": "files that people add to a thread as an answer"}, (), _takes_files),
 )
 
 AGENT = Feature(
     "agent",
-    {"assistant:write": "being an agent of Slack's"},
+    {"assistant:write": "being a Slack agent"},
     ("agent_session_stopped", "agent_session_title_changed", "app_context_changed"),
     lambda flow: False,
 )
 """Additional needs of a Slack agent: on request, independent of the flows."""
 
 AGENT_WARNING = """\
-Once an app is an agent, guests cannot use it at all, and every direct message with it begins a thread.
-Slack is said not to take that back. Parts of it need a paid plan.
+Once an app is an agent, guests cannot use it, and every direct message to it begins a thread.
+Slack may not undo this. Some features need a paid plan.
 """
 
 NEEDED: dict[str, str] = {**ALWAYS, **{k: v for feature in FEATURES for k, v in feature.scopes.items()}}
@@ -135,13 +135,13 @@ class Report:
             return (
                 "All scopes are granted."
                 if self.known
-                else "The server does not say which scopes are granted."
+                else "Slack does not report the granted scopes."
             )
         lines = [f"  {scope}: needed for {NEEDED[scope]}" for scope in self.missing]
-        verdict = "Nothing would work without them." if self.fatal else "Everything else works."
+        verdict = "Nothing works without them." if self.fatal else "Everything else works."
         return (
             "The bot token lacks these scopes:\n" + "\n".join(lines) + f"\n{verdict} "
-            "Add them under OAuth & Permissions (manifest.yml has them all) and install the app again."
+            "Add them under OAuth & Permissions (manifest.yml has them all) and reinstall the app."
         )
 
 
@@ -171,7 +171,7 @@ _HEAD = """\
 # The Slack app. Create one from this file: https://api.slack.com/apps → Create New App → From a manifest.
 # Then: Basic Information → App-Level Tokens → generate one with connections:write (SLACK_APP_TOKEN, xapp-…),
 # and Install App → Bot User OAuth Token (SLACK_BOT_TOKEN, xoxb-…). `sayso doctor` checks both and this file.
-# `sayso manifest` prints it anew for the flows that you serve: they may need more, or less.
+# `sayso manifest` prints it for the flows that you serve: they may need more, or less.
 _metadata:
   major_version: 1
   minor_version: 1
@@ -221,7 +221,7 @@ def _agent_view(flows: Iterable[Flow]) -> str:
         for flow in sorted(flows, key=lambda flow: flow.name)[:_MOST_PROMPTS]
     )
     described = (
-        "  agent_view:\n    agent_description: Runs flows in threads and asks people where they decide.\n"
+        "  agent_view:\n    agent_description: Runs flows in threads and asks people for decisions.\n"
     )
     return described + (f"    suggested_prompts:\n{prompts}" if prompts else "")
 

@@ -46,7 +46,7 @@ class Said:
         except Exception as error:
             if passing(error):
                 raise classify(error) from error
-            log.warning("what was said in %s cannot be read: %s", place.get("channel"), error)
+            log.warning("the messages of %s cannot be read: %s", place.get("channel"), error)
             return [f"(It could not be read: {classify(error)})"]
 
     async def _messages(self, place: Mapping[str, Json]) -> list[Mapping[str, Any]]:

@@ -161,13 +161,13 @@ class Sockets:
             for place in range(len(self.sockets)):
                 reason = await self.ailing(self.sockets[place])
                 if reason is not None:
-                    log.warning("a socket is opened anew: %s", reason)
+                    log.warning("reopening a socket: %s", reason)
                     await self._replace(place)
             reason = self._silence()
             if reason is not None:
                 log.log(
                     logging.WARNING if self._posted_at else logging.INFO,
-                    "all sockets are opened anew: %s",
+                    "reopening all sockets: %s",
                     reason,
                 )
                 await self._replace_all()

@@ -86,7 +86,7 @@ class People:
             try:
                 found.append(await self._one({"user": absent, "channel": channel}, entries, None))
             except LookupFailed as error:
-                log.info("nobody answers in the place of %s now: %s", absent, error)
+                log.info("nobody stands in for %s now: %s", absent, error)
         return replace(actor, absent=tuple(found))
 
     async def profiled(self, actor: Actor) -> Actor:
@@ -249,10 +249,10 @@ async def _told(ask: Callable[[str], Any], argument: str) -> Any:
     except SlackApiError as error:
         code = code_of(error)
         if code in ("user_not_found", "users_not_found", "user_not_visible"):
-            raise UnknownPerson(f"Slack knows no user {argument}.") from error
+            raise UnknownPerson(f"There is no Slack user {argument}.") from error
         raise LookupFailed(f"Slack did not answer about {argument}: {code or error}") from error
     except Exception as error:
-        raise LookupFailed(f"Slack could not be asked about {argument}: {error}") from error
+        raise LookupFailed(f"Slack could not be reached about {argument}: {error}") from error
 
 
 CHANNEL_SECONDS = 300.0
@@ -284,7 +284,7 @@ class Channels:
         try:
             found = await self._info(channel)
         except LookupFailed as error:
-            log.info("%s: what was noted there stays there", error)
+            log.info("%s: notes made there are not read elsewhere", error)
             return False
         closed = ("is_private", "is_im", "is_mpim", "is_ext_shared", "is_pending_ext_shared")
         return bool(found.get("is_channel")) and not any(found.get(name) for name in closed)
@@ -298,7 +298,7 @@ class Channels:
         try:
             found = await self._info(channel)
         except LookupFailed as error:
-            log.info("%s: what was noted elsewhere is not read there", error)
+            log.info("%s: notes made elsewhere are not read there", error)
             return True
         return bool(found.get("is_ext_shared") or found.get("is_pending_ext_shared"))
 

@@ -24,7 +24,7 @@ from bot.workspace.state import Json, NotAcknowledged, State
 MAX_CONNECTIONS = 10
 CLOSE_SECONDS = 0.5  # how long to wait for the app to say goodbye too
 PING_EVERY = 30.0  # seconds between pings to the app
-DISPATCH_FAILED = "The app is not connected, so nobody took this. Try again when it is."
+DISPATCH_FAILED = "The app is not connected, so this was not handled. Try again when it is connected."
 TIMED_OUT = "The app did not answer within {seconds:g} s. Try again."
 
 DeliveryState = Literal["pending", "sent", "acked", "failed", "dropped"]

@@ -333,8 +333,7 @@ def refuse_long(*given: Json) -> None:
             size = len(part.encode(errors="replace"))
             if size > MAX_TEXT:
                 raise InvalidAnswer(
-                    f"This text has {size:,} bytes and the most is {MAX_TEXT:,}. Nothing of it was used: please send a "
-                    "shorter one."
+                    f"This text has {size:,} bytes and the most is {MAX_TEXT:,}. It was not used: please send a shorter one."
                 )
         elif isinstance(part, dict):
             refuse_long(*part, *part.values())

@@ -50,7 +50,7 @@ def read_value(field: Field, raw: Json, *, by_number: bool = False) -> Json:
         offered = field["options"]
         given = _split(offered, raw, by_number) if isinstance(raw, str) else raw
         if not isinstance(given, list):
-            raise InvalidAnswer(f"Choose from: {listed(offered)}; several with commas between them.")
+            raise InvalidAnswer(f"Choose from: {listed(offered)}; separate several with commas.")
         if len(given) > len(offered):
             raise InvalidAnswer(f"Choose at most {len(offered)}, each of them once.")
         chosen = {id(_option(field, item, by_number)) for item in given if not is_empty(item)}
@@ -225,7 +225,7 @@ def check_form(fields: Sequence[Field], values: Mapping[str, Json]) -> tuple[dic
 
 
 def parse_typed(field: Field, text: str) -> Json:
-    """Parse a typed reply: options by label, value or number of the list, several with commas between them.
+    """Parse a typed reply: options by label, value or number of the list, several separated by commas.
 
     Raises `InvalidAnswer`, naming the valid input.
     """

@@ -298,7 +298,7 @@ def files_answer(prompt: Question, text: str | None, files: Sequence[Mapping[str
         )
     for one in files:
         if one["size"] > largest:
-            raise InvalidAnswer(f"{one['name']} has {one['size']:,} bytes, and a file may have {largest:,}.")
+            raise InvalidAnswer(f"{one['name']} has {one['size']:,} bytes, and the limit is {largest:,}.")
     kept = [{name: one.get(name) for name in ("name", "path", "size", "type")} for one in files]
     words = clean_text(text or "")[0].strip()
     names = ", ".join(str(one["name"]) for one in kept)

@@ -173,7 +173,7 @@ class ClaudeProvider:
         variables = " or ".join(KEY_VARIABLES)
         if not self._key:
             raise AccessDenied(
-                f"there is no key for Claude: set {variables} (sayso dev tries flows without one)"
+                f"no key for Claude is set: set {variables} (sayso dev tries flows without one)"
             )
         if self._auth not in AUTH:
             raise InvalidRequest(f"{AUTH_VARIABLE} takes {' or '.join(AUTH)}, not {self._auth!r}")

@@ -385,7 +385,7 @@ def said_text(place: Mapping[str, Json], lines: Sequence[str]) -> str:
             break
         newest.append(line)
     if "memory" in place:
-        return wrapped("memory", "\n".join(reversed(newest)) or "(nothing is noted yet)")
+        return wrapped("memory", "\n".join(reversed(newest)) or "(there are no notes yet)")
     where = "channel" if place.get("thread") is None else "thread"
     return wrapped("thread", "\n".join(reversed(newest)) or "(nothing)", of=where)
 

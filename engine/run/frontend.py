@@ -230,7 +230,7 @@ class FrontendWorker:
         except NotDelivered as error:
             items = [self._undelivered(row, str(error))]
         except _LOST as error:
-            log.error("%s is not shown, for its session cannot be read: %s", row.key, error)
+            log.error("%s is not shown because its session cannot be read: %s", row.key, error)
             await call(store.outbox.finish, row.id, row.rev, now=self._engine.now(), state="failed")
             return True
         except StorageError:

@@ -323,7 +323,7 @@ class Sessions:
         rows = [*self.repairs(state, derived), *await self._lost_intents(state)]
         if not rows:
             return
-        log.error("%s: %d rows are not what its journal says; they are written anew", session_id, len(rows))
+        log.error("%s: %d rows differ from its journal; they are rewritten", session_id, len(rows))
         commit = Commit(session_id, epoch, state.seq, self.now(), state.status, state.phase, rows=tuple(rows))
         result = await self.writer.commit(commit)
         if isinstance(result, Conflict):

@@ -170,7 +170,7 @@ def test_a_clone_without_a_remote_is_only_committed_to(store: MemoryStore, tmp_p
     target = load_settings({"SAYSO_CHECKPOINTS": "git:clone"}, cwd=tmp_path).checkpoints
     assert published(store, Publisher(target)) == [True, True, True]
     assert len(git(tmp_path / "clone", "log", "--format=%h").splitlines()) == 3
-    with pytest.raises(SettingsError, match="git:PATH of a clone"):
+    with pytest.raises(SettingsError, match="git:PATH of an existing clone"):
         load_settings({"SAYSO_CHECKPOINTS": "git:nowhere"}, cwd=tmp_path)
 
 

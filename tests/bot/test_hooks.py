@@ -175,8 +175,8 @@ async def test_a_flood_without_signatures_is_a_line_a_minute(
     assert await bot.post(b"{}", Authorization="Bearer wrong") == 401
     said = [each.getMessage() for each in caplog.records if each.name == "sayso.hooks"]
     assert said == [
-        "what was sent to /hooks/alerts is not signed with its secret",
-        "what was sent to /hooks/alerts is not signed with its secret (4 times more since the last line)",
+        "the request to /hooks/alerts is not signed with its secret",
+        "the request to /hooks/alerts is not signed with its secret (4 times more since the last line)",
     ]
 
 

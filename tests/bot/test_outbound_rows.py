@@ -255,7 +255,7 @@ async def test_a_server_that_is_not_there_got_nothing() -> None:
     ("code", "words"),
     [
         ("invalid_auth", "does not accept SLACK_BOT_TOKEN"),
-        ("missing_scope", "lacks a right"),
+        ("missing_scope", "lacks a required permission"),
         ("team_added_to_org", "SLACK_API_URL"),
         ("access_denied", "refuses SLACK_BOT_TOKEN"),
     ],

@@ -307,7 +307,7 @@ def test_doctor_says_why_flows_have_no_commit(checkout: Path, opened: str) -> No
     assert not [check for check in check_flows(settings) if "no commit" in check.text]
 
 
-@pytest.mark.parametrize("kind", ["pipe", "link", "folder", "others may write it"])
+@pytest.mark.parametrize("kind", ["pipe", "link", "folder", "others can write to it"])
 def test_a_revision_that_is_no_plain_file_of_ours_is_passed_over(tmp_path: Path, kind: str) -> None:
     """Nothing waits for a pipe, and no link is followed."""
     file, real = tmp_path / "REVISION", tmp_path / "real"

@@ -140,7 +140,7 @@ steps:
     late = steps.replace("while: diagnose.logs", "while: diagnose.shell").replace(
         "user: It is the database, ", ""
     )
-    assert "`diagnose.shell` is not at work." in report(await talked(tmp_path, late))
+    assert "`diagnose.shell` is not running." in report(await talked(tmp_path, late))
 
 
 async def test_files_of_the_session_are_read_and_written_without_a_word(tmp_path: Path) -> None:

@@ -256,7 +256,7 @@ steps:
         ("{run: done, call: done}", ""),
         ("{run: real, call: done}", "`real` runs a program"),
         ("{run: [done, {real: true}], call: done}", "`real` runs a program"),
-        ("{run: done}", "the scenario does not say what comes of it"),
+        ("{run: done}", "the scenario has no result for it"),
     ],
 )
 def test_no_program_and_no_module_of_a_flow_runs(bench: Bench, folder: Path, nodes: str, says: str) -> None:

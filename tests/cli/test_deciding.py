@@ -198,7 +198,7 @@ def test_what_would_run_is_in_the_answer_of_run_and_a_result_is_given_in_its_pla
     assert asked["covers"]["text"].startswith("echo 7")
     assert len(asked["covers"]["digest"]) == 64
     done = cli.run("prompts", "answer", asked["promptId"], "answer", "--reason", "nothing in the log")
-    assert "answered in its place, and did not run" in done.out
+    assert "answered instead of running" in done.out
     assert "completed after" in done.out
 
 
@@ -257,7 +257,7 @@ nodes:
 """
 NOTES = """
 turns:
-  - expect: {user: nothing is noted}
+  - expect: {user: there are no notes}
     tools: [{name: remember, input: {text: It is the pool.}}]
     or: [{text: I have read a note.}]
   - text: Done.
@@ -385,7 +385,7 @@ def test_a_question_whose_row_somebody_deleted_is_answered(cli: Cli) -> None:
     with closing(apsw.Connection(str(cli.cwd / ".sayso" / "sayso.db"))) as outside:
         outside.execute("DELETE FROM prompts")
     listed = cli.run("prompts", "list")
-    assert "Nothing is asked" in listed.out
+    assert "There are no open questions" in listed.out
     assert "has a question that is not listed: its row was deleted" in listed.err
     done = cli.run("prompts", "answer", prompt, "Approve", "--as", "@sre")
     assert (done.code, "1 of 2" in done.out + done.err) == (3, True), done

@@ -67,7 +67,7 @@ def test_an_answer_from_an_account_of_another_name_is_marked() -> None:
 
 def test_a_node_that_left_at_a_checkpoint_is_told_so() -> None:
     """It goes on from there: nothing about it is unknown."""
-    assert told("work", "left") == "  ! work  left, and can go on from where it stopped"
+    assert told("work", "left") == "  ! work  left; can continue where it stopped"
 
 
 def test_a_model_call_that_begins_again_says_nothing() -> None:
@@ -87,7 +87,7 @@ def test_thinking_that_was_left_out_is_told() -> None:
     answer = ev.AgentMessage(seq=1, timestamp=START, path="diagnose", node_id="diagnose", **fields)
     assert lines(State(), answer) == []
     left_out = replace(answer, dropped={"model_binding_mismatch": 2, "prefix_binding_mismatch": 1})
-    assert lines(State(), left_out) == ["  ! diagnose/turn[2]  the API left out 3 blocks of earlier thinking"]
+    assert lines(State(), left_out) == ["  ! diagnose/turn[2]  the API dropped 3 blocks of earlier thinking"]
 
 
 if __name__ == "__main__":

@@ -114,12 +114,12 @@ async def test_what_flows_name_has_to_be_there(cli: Cli, workspace: Workspace) -
     done = await asyncio.to_thread(cli.run, "doctor", "--json")
     told = [check["text"] for check in done.json["checks"] if check["level"] == "warn"]
     assert [text for text in told if "named by" in text] == [
-        "#elsewhere, named by flow names: the bot is in no such channel",
-        "#nowhere, named by flow names: the bot is in no such channel",
-        "@empty, named by flow names: nobody is in this user group",
+        "#elsewhere, named by flow names: the bot is not in any such channel",
+        "#nowhere, named by flow names: the bot is not in any such channel",
+        "@empty, named by flow names: this user group is empty",
         "@ghosts, named by flow names: there is no such user group",
-        "U0NOBODY, named by SAYSO_ADMINS: nobody in the workspace",
-        "nobody@example.com, named by flow names: nobody in the workspace",
+        "U0NOBODY, named by SAYSO_ADMINS: not a member of the workspace",
+        "nobody@example.com, named by flow names: not a member of the workspace",
     ]
     assert done.code == 0
 
@@ -401,7 +401,7 @@ async def test_settings_that_do_nothing_are_told(cli: Cli) -> None:
         ("warn", "Unknown setting SAYSO_CHANELS (ignored)", "Did you mean SAYSO_CHANNELS?"),
         (
             "warn",
-            "SAYSO_ADMINS has 'bob', which names nobody",
+            "SAYSO_ADMINS has 'bob', which does not identify anyone",
             "Write a user id (U012ABCDEF) or an e-mail address.",
         ),
     ]
@@ -445,7 +445,7 @@ async def test_it_says_what_a_model_can_do_and_when_it_retires(tmp_path: Path) -
     assert (named.level, default.level) == ("warn", "ok")
     assert "claude-next: 400,000 tokens, answers up to 64,000" in named.text
     assert "deprecated and retires on 2027-03-01" in named.text
-    assert "as this release knows it" in default.text
+    assert "from the data of this release" in default.text
 
 
 # --- files that machines share ---------------------------------------------------------------------------------
@@ -477,7 +477,7 @@ def test_a_bucket_that_takes_files_is_fine(tmp_path: Path) -> None:
     """A file is kept, read and removed; nothing of it is left."""
     url = bucket.new_bucket()
     check = blobs_check(tmp_path, url)
-    assert (check.level, check.text) == ("ok", f"{url} keeps, gives and removes files")
+    assert (check.level, check.text) == ("ok", f"{url} stores, returns and deletes files")
     assert Blobs(url, bucket.environment()).sessions() == []
 
 

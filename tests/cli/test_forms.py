@@ -117,7 +117,7 @@ def test_files_are_named_at_the_terminal(cli: Cli) -> None:
     path = cli.write("my app.log", "all is well")
     with cli.terminal("run", "logs") as terminal:
         ask(terminal, "Which logs?", "somewhere")
-        terminal.expect("write the path of each")
+        terminal.expect("write their paths")
         terminal.type(f"'{path}'")
         terminal.expect("my app.log: all is well")
         assert terminal.code() == 0

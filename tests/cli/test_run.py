@@ -222,7 +222,7 @@ def test_ctrl_c_in_a_node_cuts_and_records_it(cli: Cli) -> None:
     with cli.terminal("run", "slow") as terminal:
         until(lambda: bool(cli.lines("begun")), "the node begins")
         terminal.interrupt()
-        terminal.expect("what it did is not known")
+        terminal.expect("outcome unknown")
         assert terminal.code() == 3
         session_id = session_of(terminal.shown)
     kinds = [event["type"] for event in journal(cli, session_id)]

@@ -108,7 +108,7 @@ async def test_a_file_is_the_answer(browser: Browser, seen: Workspace, tmp_path:
         await visit.says("Drop into this thread up to 2 files of at most 2KiB each")
         await visit.shot("asked")
         await visit.drop("big.csv", "x" * 3_000)
-        await visit.says("a file may have 2,048")
+        await visit.says("the limit is 2,048")
         await visit.shot("refused")
         await visit.drop("../hosts <b>.csv", "host,load\neu-1,12\n")
         await visit.says("Thanks for", "copy.csv", "Completed in")

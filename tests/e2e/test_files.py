@@ -60,7 +60,7 @@ async def test_a_file_that_is_too_large_is_refused_where_everybody_sees_it(tmp_p
         thread = await start_flow(workspace, "ana", "ops", "report")
         await thread.says("drop the report")
         await drop(thread, "ana", {"big.csv": b"x" * 3_000})
-        await thread.says("a file may have 2,048")
+        await thread.says("the limit is 2,048")
         assert received(tmp_path / "home") == []
         await drop(thread, "ana", {"small.csv": b"x"})
         await thread.says("small.csv is text/plain")
@@ -131,7 +131,7 @@ async def test_the_token_goes_to_no_other_host(
         with monkeypatch.context() as patch:
             patch.setattr(workspace.core, "base_url", f"http://127.0.0.1:{port}")
             await drop(thread, "ana", {"a.csv": b"x"})
-        await thread.says("does not lie in Slack itself")
+        await thread.says("is not stored in Slack")
         workspace.faults.fail("files.download", status=302, error=f"http://127.0.0.1:{port}/x")
         await drop(thread, "ana", {"b.csv": b"x"})
         await thread.says("does not give")

@@ -227,7 +227,7 @@ async def test_doctor_says_which_role_nobody_has(workspace: Workspace, tmp_path:
     async with fleet(workspace, tmp_path, {}, "socket") as bots:
         with bots.database() as store:
             found = [check.text for check in check_fleet(store) if check.level == "fail"]
-            assert found == ["no process has the role worker: no session goes on, and nothing is posted"]
+            assert found == ["no process has the role worker: no session runs, and nothing is posted"]
             await bots.add("worker")
             assert all(check.level == "ok" for check in check_fleet(store))
 

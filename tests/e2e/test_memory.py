@@ -38,7 +38,7 @@ agents:
       text: I know about Mondays.
       or: [{text: I know nothing.}]
   both:
-    - expect: {user: "(nothing is noted yet)"}
+    - expect: {user: "(there are no notes yet)"}
       tools: [{name: remember, input: {text: "Noted in CHANNEL."}}]
       or: [{text: I know something.}]
     - text: Done.

@@ -45,7 +45,7 @@ async def test_a_session_waits_for_its_channel_and_goes_on_by_itself(
         with monkeypatch.context() as patch:
             patch.setattr(storage, "open_store", lambda *given, **more: bot.store.another())
             list_sessions(Place(database="memory:"), (), show_all=False, limit=9, as_json=False)
-        assert "its thread: nothing can be posted there" in capsys.readouterr().out
+        assert "its thread, where the bot cannot post" in capsys.readouterr().out
         workspace.admin.archive(channel, archived=False)
         await thread.says("🟡 *Waiting*")
         await thread.reply("ana", "yes")
@@ -108,7 +108,7 @@ async def test_a_revoked_token_ends_the_bot_and_another_one_goes_on(
         workspace.admin.revoke_tokens()
         await thread.reply("ana", "yes")
         assert await bot.ended() not in (0, None)
-        assert any("install the app again" in line for line in bot.lines)
+        assert any("reinstall the app" in line for line in bot.lines)
         workspace.faults.reject_token("")
         await bot.start()
         await thread.says("*Completed*")

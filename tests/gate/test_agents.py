@@ -188,7 +188,7 @@ async def test_killed_anywhere_it_confirms_once_or_asks_again(
     session.wait_for(call)
     await poller.look()
     await gate.bot.kill()
-    assert "Not reached" in await poller.look()
+    assert "Could not be reached" in await poller.look()
     await gate.bot.start()
     poller.env["SAYSO_GATE_URL"] = await gate.url()
     await poller.decide("make deploy")

@@ -125,9 +125,9 @@ async def test_what_ran_is_compared_with_what_was_approved(gate: Gate) -> None:
     assert good == (200, {"alarm": False})
     bad = await gate.post("ran", call="c1", arguments={"command": "make destroy"}, **ran)
     assert bad == (200, {"alarm": True})
-    await thread.says("that is not what was approved")
+    await thread.says("something else was approved")
     assert await gate.post("ran", call="nobody", arguments={"command": "x"}, **ran) == (200, {"alarm": True})
-    await thread.says("the gate was not asked")
+    await thread.says("without asking the gate")
 
 
 async def test_tokens_are_bound_and_revocable_and_see_their_own_requests(gate: Gate) -> None:
@@ -166,7 +166,7 @@ async def test_a_flooding_agent_is_slowed_and_its_person_is_told_once(gate: Gate
 
     def told() -> list[str]:
         said = (message["text"] for message in gate.workspace.messages(gate.workspace.dm("ana")))
-        return [text for text in said if "slowed down" in text]
+        return [text for text in said if "sends too many requests" in text]
 
     await gate.workspace.wait_for(told, timeout=20)
     thread = await gate.thread()

@@ -196,7 +196,7 @@ def test_validate_and_test_check_the_file(tmp_path: Path) -> None:
     rules.write_text(RULES.replace("then: allow", "then: {deny: no}"))
     played = sayso(tmp_path, "test", "--junit", "report.xml")
     assert played.returncode == 1
-    assert "expected allow, and it is deny" in played.stdout
+    assert "expected allow, but got deny" in played.stdout
     assert "expected allow" in (tmp_path / "report.xml").read_text()
     rules.write_text(RULES.replace("then: allow", "then: alow"))
     broken = sayso(tmp_path, "validate")

@@ -125,9 +125,9 @@ def test_what_is_committed_is_heard_at_a_direct_address(url: str, behind: str) -
             for address in (None, url, postgres.new_database(), f"{url}&user=nobody")
         }
     pooling, direct, elsewhere, refused = told.values()
-    assert "each process looks for work twice a second" in pooling[0]
-    assert direct == ["what is committed is heard at SAYSO_DATABASE_LISTEN_URL"]
-    assert elsewhere == ["nothing is heard at SAYSO_DATABASE_LISTEN_URL"]
+    assert "each process polls for work twice a second" in pooling[0]
+    assert direct == ["notifications arrive at SAYSO_DATABASE_LISTEN_URL"]
+    assert elsewhere == ["no notifications arrive at SAYSO_DATABASE_LISTEN_URL"]
     assert "cannot be opened" in refused[0]
 
 

@@ -1,4 +1,4 @@
-"""Many threads that wait, for reading what was missed in them: sessions without journals, and the local workspace's own
+"""Many threads that wait, for reading missed messages in them: sessions without journals, and the local workspace's own
 history, answered over no network with a latency. Channels are numbered from 0.
 """
 
