@@ -131,7 +131,7 @@ def _inputs(event: ev.FlowStarted, old: Flow, new: Flow) -> str | None:
     changed = [name for name in values if name in event.input and values[name] != event.input[name]]
     if changed:
         name = changed[0]
-        return f"the input {name} would be {_short(values[name])} in place of {_short(event.input[name])}"
+        return f"the input {name} would be {_short(values[name])} instead of {_short(event.input[name])}"
     if (old.lock and old.lock.raw) != (new.lock and new.lock.raw):
         return f"it would take the lock {_short(new.lock.raw) if new.lock else 'of no name'}"
     return None
@@ -145,7 +145,7 @@ def _begun(state: State, event: ev.Start, place: _Place, new: Flow) -> Iterator[
     path, was, node = place.path, place.was, place.node
     yield from _around(state, place)
     if node is None:
-        yield f"{path} would not run: the new text has no such step there"
+        yield f"{path} would not run: the new version has no such step there"
         return
     if node.type != was.type:
         yield f"{path} would be a step of type {node.type} instead of {was.type}"
@@ -157,7 +157,7 @@ def _begun(state: State, event: ev.Start, place: _Place, new: Flow) -> Iterator[
         )
     yield from _values(state, event, place, node, new)
     if node.calls != was.calls:
-        yield f"{path} would run the flow {node.calls} in place of {was.calls}"
+        yield f"{path} would run the flow {node.calls} instead of {was.calls}"
 
 
 def _values(state: State, event: ev.Start, place: _Place, node: Node, new: Flow) -> Iterator[str]:
@@ -179,7 +179,7 @@ def _values(state: State, event: ev.Start, place: _Place, node: Node, new: Flow)
     for name in names:
         before, after = given.get(name, was.config.get(name)), config.get(name, node.config.get(name))
         if before != after:
-            yield f"{path} would have {name} {_short(after)} in place of {_short(before)}"
+            yield f"{path} would have {name} {_short(after)} instead of {_short(before)}"
 
 
 def _around(state: State, place: _Place) -> Iterator[str]:
@@ -240,15 +240,15 @@ def _ended(state: State, event: ev.Failure | ev.Completion, place: _Place) -> It
     tries = 1 if node.retry is None else node.retry.attempts
     if event.result == "retried":
         if tries <= event.attempt:
-            yield f"{place.path} would not be tried again after {event.attempt} failures"
+            yield f"{place.path} would not be retried after {event.attempt} failures"
         return
     if node.on_error != was.on_error:
-        yield f"after {place.path} failed: on_error {node.on_error} in place of {was.on_error}"
+        yield f"after {place.path} failed: on_error {node.on_error} instead of {was.on_error}"
     if (node.on_failure is None) != (was.on_failure is None):
         runs = "nothing" if node.on_failure is None else "its on_failure"
         yield f"after {place.path} failed {runs} would run"
     if tries > event.attempt and node.retry != was.retry:
-        yield f"{place.path} would be tried again after {event.attempt} failures"
+        yield f"{place.path} would be retried after {event.attempt} failures"
 
 
 def _holds(state: State, place: _Place, node: Node, new: Flow, now: str) -> bool | str:
@@ -275,7 +275,7 @@ def _approval(state: State, asked: Asked, now: str, old: Flow, new: Flow) -> Ite
         return
     node, path = place.node, place.path
     if node is None or node.type != "approval":
-        yield f"the approval {path} would be gone"
+        yield f"the approval {path} would be missing"
         return
     if _holds(state, place, node, new, now) is False:
         yield f"the approval {path} would not be asked: its `if` is false"
@@ -290,10 +290,10 @@ def _approval(state: State, asked: Asked, now: str, old: Flow, new: Flow) -> Ite
     covered = place.there.by_id.get(node.covers or "") if place.there is not None else None
     action = place.here.by_id.get(place.was.covers or "")
     if covered is not None and action is not None and covered.config != action.config:
-        yield f"the approval {path} would be about another action of {covered.id}"
+        yield f"the approval {path} would cover another action of {covered.id}"
     for name in _DECIDING:
         if before.get(name) != after.get(name):
-            yield f"the approval {path} would have {name} {_short(after.get(name))} in place of {_short(before.get(name))}"
+            yield f"the approval {path} would have {name} {_short(after.get(name))} instead of {_short(before.get(name))}"
 
 
 def _call(state: State, path: str, old: Flow, new: Flow) -> Iterator[str]:
@@ -308,11 +308,11 @@ def _call(state: State, path: str, old: Flow, new: Flow) -> Iterator[str]:
         for node in (place.was, place.node)
     ]
     if not rules[1]:
-        yield f"the approval of {tool} by {owner} would be gone"
+        yield f"the approval of {tool} by {owner} would be missing"
         return
     asked = [[(one.approvers, one.required, one.exclude_requester) for one in found] for found in rules]
     if asked[0] != asked[1]:
-        yield f"the approval of {tool} by {owner} would be asked of others"
+        yield f"the approval of {tool} by {owner} would ask other people"
 
 
 def _short(value: Json) -> str:

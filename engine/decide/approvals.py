@@ -57,7 +57,7 @@ def vote(step: Step, prompt: Asked, command: Answer, answer: dict[str, Json]) ->
     }
     if command.always is not None:
         if command.value != "approve":
-            raise InvalidAnswer("You can only allow calls permanently when you approve. Nothing was decided.")
+            raise InvalidAnswer("You can only always allow calls when you approve. Nothing was decided.")
         mine["always"] = step.around(prompt.path).granted(step, prompt, command.always)
     votes = (*before, mine)
     decision = outcome(prompt, votes)
@@ -87,9 +87,9 @@ def outcome(prompt: Question, votes: tuple[dict[str, Json], ...]) -> str | None:
 def _reason(prompt: Asked, command: Answer, decision: Json) -> str | None:
     reason = clean_text(command.reason or "")[0].strip()
     if not reason and decision == "reject" and prompt.require_reason:
-        raise InvalidAnswer("Please say why: a rejection needs a reason here. Nothing was decided.")
+        raise InvalidAnswer("Please give a reason for the rejection. Nothing was decided.")
     if not reason and decision == question.ANSWER:
-        raise InvalidAnswer("Please write the result that stands in the tool's place. Nothing was decided.")
+        raise InvalidAnswer("Please write the result to use instead of the tool's. Nothing was decided.")
     return reason or None
 
 
@@ -101,7 +101,7 @@ def _refuse_same(prompt: Asked, command: Answer, decision: Json, reason: str | N
         if mine & theirs and (old["vote"], old["reason"]) == (decision, reason):
             known = "" if old["actor"].get("id") == command.actor.id else f" as {old['actor'].get('name')}"
             raise AlreadyAnswered(
-                f"You voted already{known}, at {timestamps.told(old['at'])}: {question.DECIDED[str(decision)]}. "
+                f"You have already voted{known}, at {timestamps.told(old['at'])}: {question.DECIDED[str(decision)]}. "
                 f"{question.tally(prompt)}"
             )
 
@@ -160,7 +160,7 @@ def _covered(step: Step, prompt: Asked, values: dict[str, Json]) -> dict[str, Js
     try:
         return step.around(prompt.path).covered(step, prompt, values)
     except SaysoError as error:
-        raise InvalidAnswer(f"Nothing was changed: with these values it could not run. {error}") from error
+        raise InvalidAnswer(f"Nothing was changed: it could not run with these values. {error}") from error
 
 
 def _edited(prompt: Question, current: dict[str, Json], changed: dict[str, Json]) -> dict[str, Json]:
@@ -195,8 +195,7 @@ def _refuse_nobody_left(state: State, prompt: Asked, editor: Actor) -> None:
     left = asked - out - {fold(entry) for entry in gone if entry}
     if len(left) - by_address < prompt.required:
         raise InvalidAnswer(
-            "Nothing was changed: whoever changes this cannot approve it, and then too few people would be left who "
-            "can. Reject it, and have it proposed anew."
+            "Nothing was changed: people who edit this cannot approve it, and too few approvers would be left. Reject it and ask for a new proposal."
         )
 
 
@@ -214,8 +213,7 @@ def hand_over(step: Step, command: HandOver) -> None:
         to = requester_of(step.state.actor) or to
     if not _PERSON.fullmatch(to):
         raise InvalidAnswer(
-            f"{to[:80]!r} names no person: a question is handed to one person, by user id (U012ABCDEF), e-mail address "
-            "or local:<user>."
+            f"{to[:80]!r} is not a person: hand a question to one person, by user ID (U012ABCDEF), e-mail address or local:<user>."
         )
     _refuse_taker(step.state, prompt, command, to)
     step.emit_about(prompt, ev.PromptHanded, actor=command.actor.record(), to=to, key=command.key)
@@ -224,7 +222,7 @@ def hand_over(step: Step, command: HandOver) -> None:
 def _refuse_taker(state: State, prompt: Asked, command: HandOver, to: str) -> None:
     giver, taker = command.actor, command.taker
     if to in (giver.id, giver.email):
-        raise InvalidAnswer("This is with you already.")
+        raise InvalidAnswer("You already hold this question; nothing was changed.")
     if taker is not None and (taker.is_bot or taker.deleted):
         raise InvalidAnswer(
             f"{taker.name or to} cannot answer this: the account is a bot or was deactivated."
@@ -232,13 +230,13 @@ def _refuse_taker(state: State, prompt: Asked, command: HandOver, to: str) -> No
     names = {to.lower(), (taker.email if taker is not None and taker.email else to).lower()}
     if names & {entry.lower() for entry in asked_people(state, prompt)} and to not in prompt.excluded:
         known = taker.name if taker is not None and taker.name else to
-        raise InvalidAnswer(f"{known} is asked already. Nothing was changed.")
+        raise InvalidAnswer(f"{known} is already asked. Nothing was changed.")
     if not prompt.is_approval or not prompt.exclude_requester:
         return
     if to == state.actor.get("id"):
-        raise InvalidAnswer(f"{to} started this and cannot approve it. Hand it to somebody else.")
+        raise InvalidAnswer(f"{to} started this and cannot approve it. Hand it to someone else.")
     if to in (prompt.editors):
-        raise InvalidAnswer(f"{to} changed this and cannot approve it. Hand it to somebody else.")
+        raise InvalidAnswer(f"{to} changed this and cannot approve it. Hand it to someone else.")
 
 
 # --- revoking --------------------------------------------------------------------------------------------

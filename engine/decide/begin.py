@@ -160,7 +160,7 @@ def _perform_prompt(step: Step, path: str, node: Node, config: Json) -> None:
     try:
         covers = covered_nodes.foreseen(step.flow, step.state, path, asked.values)
     except SaysoError as error:
-        message = f"{error} (while it was put together what would run once this is approved)"
+        message = f"{error} (while preparing the action to approve)"
         step.fail(path, {"type": error.code, "message": message})
         return
     step.ask(path, replace(asked, covers=covers))

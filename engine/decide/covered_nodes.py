@@ -97,7 +97,7 @@ def declined(flow: Flow, state: State, node: Node, path: str) -> str | None:
 
 
 def _unsaid(gate: _Gate) -> str:
-    return f"`{gate.node_id}` has to approve it first, and has not."
+    return f"`{gate.node_id}` must approve it first, and has not."
 
 
 def _decision(run: NodeRun | None) -> Json:
@@ -120,13 +120,13 @@ def _problem(gate: _Gate, state: State, node: Node, path: str, config: Json, now
         return _unsaid(gate)
     shown = prompt.covers or {}
     if shown.get("sessionId") != state.session_id:
-        return f"{name} approved it in session {shown.get('sessionId')}, and a copy needs an approval of its own."
+        return f"{name} approved it in session {shown.get('sessionId')}; a copy needs its own approval."
     if shown.get("path") != path:
         return f"{name} approved {shown.get('path')}, and this is {path}."
     if shown.get("digest") != digest(node.type, config):
-        return f"what it was about to do is not what {name} approved. Have it approved again."
+        return f"it was about to do something else than {name} approved. Ask for a new approval."
     valid = float(shown.get("validSeconds") or 0)
     if timestamps.after(prompt.at, valid) < now:
         span = format_duration(valid)
-        return f"{name} approved it at {timestamps.told(prompt.at)}, and that was valid for {span}. Have it approved again."
+        return f"{name} approved it at {timestamps.told(prompt.at)}; that was valid for {span}. Ask for a new approval."
     return None

@@ -36,7 +36,7 @@ def run_to_fixpoint(step: Step) -> None:
             end_flow(step, "failed", _failed_at(step.state, root), root.error)
         elif prompt_timers.out_of_reach_for_good(step.state):
             reason = step.state.pause_reason or ""
-            message = f"the thread could not be posted in until the deadline was over ({reason})"
+            message = f"the thread could not be reached before the deadline ({reason})"
             end_flow(step, "failed", None, {"type": "unreachable", "message": message})
     if step.state.phase == "finalizing":
         _finalize(step)
@@ -145,7 +145,7 @@ def _finally_is_over(step: Step) -> bool:
         run = step.state.nodes[path]
         if in_finally(path) and not may_run_again(step.flow, step.state, path):
             node = step.node(path)  # a tool call has its id of the flow: the model knows no `tool[0]`
-            message = f"node {node.id}: it was interrupted; whether it had its effect is not known"
+            message = f"node {node.id}: it was interrupted; its outcome is unknown"
             if run.reason == ASKS:
                 message = f"node {node.id}: its server asks people for something, and `finally` cannot ask people"
             if not doomed(step.state, path):

@@ -38,7 +38,7 @@ STOP = "fail"
 
 def loop_prompt(node: Node, rounds: int, attempt: int) -> Question:
     """The question about a loop that had all its rounds; `attempt` is that of the loop."""
-    return _prompt(node, f" is not over, and {_used_up(rounds, 'round')}.", attempt)
+    return _prompt(node, f" has not finished, and {_used_up(rounds, 'round')}.", attempt)
 
 
 def edge_prompt(node: Node, edge: Edge, times: int) -> Question:
@@ -51,9 +51,9 @@ def _used_up(count: int, word: str) -> str:
 
 
 def _prompt(node: Node, text: str, attempt: int | None = None) -> Question:
-    again, go_on = option(AGAIN, "Once more", "primary"), option("continue", "Go on")
+    again, go_on = option(AGAIN, "Once more", "primary"), option("continue", "Continue")
     stop = option(STOP, "Stop", "danger")
-    text += " Once more, go on without, or stop?"
+    text += " Run it once more, continue, or stop?"
     return step_prompt(node, KIND, text, again, go_on, stop, attempt=attempt)
 
 
@@ -80,12 +80,12 @@ def times_more(state: State, path: str) -> int:
 def loop_error(state: State, path: str, rounds: int) -> dict[str, Json]:
     """The error of a loop that would have another round."""
     node_id = state.nodes[path].node_id
-    return _error(f"node {node_id}: still not over after {_times(rounds, 'round')}{_why(state, path)}")
+    return _error(f"node {node_id}: not finished after {_times(rounds, 'round')}{_why(state, path)}")
 
 
 def edge_error(state: State, path: str, edge: Edge, times: int) -> dict[str, Json]:
     """Return the error of a pass whose loop edge, which leaves the node at `path`, is used up."""
-    taken = f"it was taken {_times(times, 'time')} and leads back again"
+    taken = f"it was taken {_times(times, 'time')} and would go back again"
     return _error(f"edge {edge.from_} -> {edge.to}: {taken}{_why(state, path)}")
 
 
@@ -95,7 +95,7 @@ def _why(state: State, path: str) -> str:
         if (prompt.answer or {}).get("value") == STOP:
             return f"; stopped by {(prompt.actor or {}).get('name') or (prompt.actor or {}).get('id')}"
         if prompt.status == "expired":
-            return "; nobody said in time whether it goes on"
+            return "; nobody decided in time whether to continue"
     return " (max_iterations)"
 
 
@@ -146,7 +146,7 @@ def queue_up(step: Step, values: dict[str, Json]) -> bool:
             raise LockName("its name is null")
         name = clean_text(value if isinstance(value, str) else encode(value).decode())[0].strip()
         if not name or len(name) > MAX_NAME or not name.isprintable():
-            raise LockName(f"its name has to be one line of 1 to {MAX_NAME} characters, not {name[:80]!r}")
+            raise LockName(f"its name must be one line of 1 to {MAX_NAME} characters, not {name[:80]!r}")
     except SaysoError as error:
         step.emit(ev.FlowFailed, error={"type": error.code, "message": f"lock: {error}"})
         return False
@@ -186,8 +186,7 @@ def queued(step: Step, command: LockQueued) -> None:
 
 def refusal(command: LockQueued) -> dict[str, Json]:
     message = (
-        f"lock {command.name} is held by {command.holder}; nothing was started. "
-        "Start it again when that one has ended."
+        f"lock {command.name} is held by {command.holder}; nothing was started. Start it again when that session has ended."
     )
     held_by: dict[str, Json] = {"sessionId": command.holder, "threadKey": command.thread_key}
     return {"type": "locked", "message": message, "lock": command.name, "heldBy": held_by}

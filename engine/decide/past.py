@@ -95,14 +95,14 @@ class Past:
         """
         state = self.state
         if state.ended or state.phase == "finalizing":
-            raise SessionEnded(f"Session {state.session_id} is {state.status}; it has nothing left to run.")
+            raise SessionEnded(f"Session {state.session_id} is {state.status}; there is nothing left to run.")
         if state.phase not in ("waiting", "held") and not (self.copied and state.phase == "running"):
             remedy = "fork at another event" if self.copied else "pause it first (sayso sessions pause)"
             raise SessionRunning(f"Session {state.session_id} is running; {remedy}.")
         made = plan(old, new, state)
         if made.problems:
             raise MigrationRefused(
-                f"Session {state.session_id} cannot go on with this text: {'; '.join(made.problems)}."
+                f"Session {state.session_id} cannot continue with this version: {'; '.join(made.problems)}."
             )
         if new.digest == old.digest:
             return made
@@ -129,7 +129,7 @@ def seam(journal: Sequence[Event], at: int) -> int:
             break
         state = evolve(state, journal[state.seq])
     raise SessionEnded(
-        f"After event {at} the session only ends; there is nothing to run. Fork at an earlier event."
+        f"Nothing runs after event {at}. Fork at an earlier event."
     )
 
 
@@ -162,10 +162,10 @@ def failed_at(journal: Sequence[Event]) -> Failed:
     end = next((event for event in reversed(journal) if isinstance(event, ev.Closure)), None)
     state = derive_state(journal)
     if end is None or end.status != "failed":
-        raise SessionError(f"Session {state.session_id} has not failed, so there is nothing to try again.")
+        raise SessionError(f"Session {state.session_id} has not failed, so there is nothing to retry.")
     if is_rejection(state.error):
         raise SessionError(
-            "It ended by a decision of people, which is not tried again: start it anew to ask again."
+            "People's decision ended it, and decisions are not retried. Start a new run to ask again."
         )
     done = _last_done(journal)
     failures = [event for event in journal if isinstance(event, ev.Failure) and not in_finally(event.at)]
@@ -173,11 +173,11 @@ def failed_at(journal: Sequence[Event]) -> Failed:
     first = next((event for event in broken if event.seq > done), None)
     if first is None:
         why = (
-            f"{broken[0].at} failed, and other steps were completed after that"
+            f"{broken[0].at} failed, and other steps completed after that"
             if broken
             else "no step failed it"
         )
-        raise SessionError(f"It cannot be tried again where it stopped: {why}. Start it anew.")
+        raise SessionError(f"It cannot be retried where it stopped: {why}. Start a new run.")
     begun = [event for event in journal[: first.seq] if isinstance(event, ev.Start)]
     under = [
         one for one in begun if one.at == first.at or one.at.startswith((f"{first.at}/", f"{first.at}["))
@@ -187,12 +187,12 @@ def failed_at(journal: Sequence[Event]) -> Failed:
     if turns and under[0].node_type in ("agent", TURN):
         if done > turns[-1].seq:
             raise SessionError(
-                f"It cannot be tried again where it stopped: tools that {turns[-1].at} asked for have run. Start it anew."
+                f"It cannot be retried where it stopped: tools called by {turns[-1].at} have run. Start a new run."
             )
         return Failed(seam(journal, turns[-1].seq), turns[-1].at)
     if len(under) > 1 and under[-1].at != first.at:
         raise SessionError(
-            f"It cannot be tried again where it stopped: {first.at} failed with what is inside. Start it anew."
+            f"It cannot be retried where it stopped: {first.at} failed together with its steps. Start a new run."
         )
     # It may have failed before that, and its `on_failure` ran.
     at = min(one.seq for one in failures if one.at == first.at and one.seq > under[-1].seq)
@@ -417,7 +417,7 @@ def plan(old: Flow, new: Flow, state: State) -> Plan:
             continue
         there = new.lists.get(frame.list_id)
         if there is None:
-            made.problems.append(f"{scope or 'the flow'}: the new text has no such list of nodes")
+            made.problems.append(f"{scope or 'the flow'}: the new version has no such list of nodes")
             continue
         _plan_frame(made, scope, frame, state, (old.lists[frame.list_id], there))
     _plan_calls(made, new, state)
@@ -432,7 +432,7 @@ def _plan_inputs(made: Plan, old: Flow, new: Flow, state: State) -> None:
         here = new.inputs.get(name)
         if here is None or here.type != old.inputs[name].type:
             made.problems.append(
-                f"{prompt.path}: the new text has no such input of type {old.inputs[name].type}"
+                f"{prompt.path}: the new version has no such input of type {old.inputs[name].type}"
             )
         made.waits[prompt.path] = "input"
     if state.inputs is None:
@@ -443,7 +443,7 @@ def _plan_inputs(made: Plan, old: Flow, new: Flow, state: State) -> None:
         made.problems.append(f"inputs: {error}")
         return
     made.problems += [
-        f"inputs: the new text needs `{name}`, which this session was not given" for name in missing
+        f"inputs: the new version needs `{name}`, which this session does not have" for name in missing
     ]
     made.inputs = codec.copy(values)
 
@@ -468,10 +468,10 @@ def _plan_frame(made: Plan, scope: str, frame: Frame, state: State, lists: tuple
             here = after.by_id.get(node_id)
             stays = here is not None and here.type == run.type
             if here is None:
-                made.problems.append(f"{path}: is under way, and the new text does not have it")
+                made.problems.append(f"{path}: is running, and the new version does not have it")
             elif not stays:
                 made.problems.append(
-                    f"{path}: is under way as {run.type}, and the new text has {here.type} there"
+                    f"{path}: is running as {run.type}, and the new version has {here.type} there"
                 )
             else:
                 active.append(here.index)
@@ -488,17 +488,17 @@ def _plan_frame(made: Plan, scope: str, frame: Frame, state: State, lists: tuple
     if before.is_graph or after.is_graph:
         if before.is_graph != after.is_graph or [n.id for n in before.nodes] != [n.id for n in after.nodes]:
             where = scope or "the flow"
-            made.problems.append(f"{where}: a list with edges must have the same nodes in the new text")
+            made.problems.append(f"{where}: a list with edges must have the same nodes in the new version")
         elif _edges(before) != _edges(after):
             where = scope or "the flow"
             made.problems.append(
-                f"{where}: its nodes are under way, and other edges lead from one to the other in the new text"
+                f"{where}: its nodes are running, and the new version has other edges between them"
             )
         return
     position = min(active) if active else max(done, default=-1) + 1
     late = [after.nodes[place].id for place in done if active and place > position]
     if late:
-        made.problems.append(f"{scope or 'the flow'}: {', '.join(late)} is done and would come again")
+        made.problems.append(f"{scope or 'the flow'}: {', '.join(late)} is done and would run again")
     made.frames[scope] = position
     made.passed_over += [
         f"{scope}/{node.id}" if scope else node.id
@@ -525,7 +525,7 @@ def _plan_calls(made: Plan, new: Flow, state: State) -> None:
         )
         if lacking:
             names = ", ".join(f"`{name}`" for name in lacking)
-            made.problems.append(f"{path}: is under way, and the flow that it calls has new inputs: {names}")
+            made.problems.append(f"{path}: is running, and the flow that it calls has new inputs: {names}")
 
 
 def _plan_agents(made: Plan, old: Flow, new: Flow, state: State) -> None:
@@ -544,7 +544,7 @@ def _plan_agents(made: Plan, old: Flow, new: Flow, state: State) -> None:
             [(tool.name, tool.kind, tool.node.type) for tool in plan.tools] for plan in (before, there.agent)
         ]
         if tools[0] != tools[1]:
-            made.problems.append(f"{path}: is under way, and the agent has other tools in the new text")
+            made.problems.append(f"{path}: is running, and the agent has other tools in the new version")
         made.waits.setdefault(path, "agent")
 
 
@@ -555,18 +555,18 @@ def _approves_less(path: str, run: NodeRun, state: State, after: NodeList) -> li
     here = after.by_id.get(run.node_id)
     if not covers or here is None or here.covers == covers["nodeId"] or covers["path"] in state.nodes:
         return []
-    return [f"{path}: approves what `{covers['nodeId']}` does, and the new text does not say so"]
+    return [f"{path}: approves what `{covers['nodeId']}` does, which is not so in the new version"]
 
 
 def lines(made: Plan) -> Iterator[str]:
     """The plan in words."""
     for path, kind in made.waits.items():
         yield f"waits at {path}: " + (
-            "not in the new text" if kind == "missing" else f"{kind}, in the new text too"
+            "not in the new version" if kind == "missing" else f"{kind}, also in the new version"
         )
     for path in made.gone:
-        yield f"{path} is done and not in the new text; its outcome is kept"
+        yield f"{path} is done and not in the new version; its outcome is kept"
     for path in made.passed_over:
-        yield f"{path} is new and stands before the place where the session is; it will not run"
+        yield f"{path} is new and comes before the session's position; it will not run"
     for problem in made.problems:
         yield f"cannot: {problem}"

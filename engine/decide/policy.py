@@ -46,7 +46,7 @@ def authorize(actor: Actor, action: Action, target: Target) -> Verdict:
     rule = _RULES.get(action)
     reason = _gate(actor, action, target)
     if reason is None:
-        reason = "This cannot be done here." if rule is None else rule(actor, action, target)
+        reason = "You can't do this here." if rule is None else rule(actor, action, target)
         if reason is not None and rule is not None and action in _IN_PLACE:
             places = (_in_place(actor, absent, action, target) for absent in actor.absent)
             reason = reason if None not in places else None
@@ -61,7 +61,7 @@ def _in_place(actor: Actor, absent: Actor, action: Action, target: Target) -> st
     """Return why this actor may not do this for a person who is away; None if they may."""
     prompt = target.prompt
     if prompt is None or actor.in_channel is not True or actor.id in prompt.excluded:
-        return "This is not done in somebody's place."
+        return "You can't do this on somebody's behalf."
     if prompt.exclude_requester and (_asked_for_it(actor, target) or _changed_it(actor, prompt)):
         return "You started this, so you can't decide it for somebody else either."
     return _gate(absent, action, target) or _RULES[action](absent, action, target)
@@ -135,13 +135,13 @@ def _gate(actor: Actor, action: Action, target: Target) -> str | None:
         if (actor.is_restricted or actor.is_ultra_restricted) and not target.allow_guests:
             return "Guests cannot do this in this workspace."
         if target.users and not _is_listed(actor, sorted(target.users), target):
-            return "This bot is not open to everybody here. Ask whoever runs it to add you (SAYSO_USERS)."
+            return "This bot is not open to everybody here. Ask an admin to add you (SAYSO_USERS)."
         return None
     if actor.kind == "local":
         if not actor.facts_known or actor.deleted:
             return _NOT_PEOPLE
         if actor.simulated and target.has_channel:
-            return "This run lives in a Slack channel, where nobody can be played with --as."
+            return "This run is in a Slack channel, where --as is not available."
         if not actor.simulated and (not actor.id.startswith("local:") or actor.id == "local:"):
             return _NOT_PEOPLE
         return None
@@ -158,7 +158,7 @@ def _start(actor: Actor, action: Action, target: Target) -> str | None:
     if actor.kind == "system":
         return None if actor.is_trigger else _NOT_PEOPLE
     if actor.kind == "local" and (starters is None or actor.id not in starters):
-        return f"Runs in a Slack channel are started from there, unless the flow lists {actor.id} as `allowed_to_start`."
+        return f"Start this in Slack, or list {actor.id} in `allowed_to_start` of the flow."
     if starters is None:
         return in_channel(actor, "start this")
     return None if _is_listed(actor, starters, target) else _only_these(starters, "start this", target)
@@ -174,7 +174,7 @@ def _look(actor: Actor, action: Action, target: Target) -> str | None:
 def _answer(actor: Actor, action: Action, target: Target) -> str | None:
     prompt = target.prompt
     if prompt is None or prompt.rules.action != "answer":
-        return "This is not answered with a reply: please use its buttons."
+        return "A reply does not answer this: please use its buttons."
     if actor.id in prompt.excluded:
         return _HANDED_OVER
     entries = prompt.who
@@ -190,7 +190,7 @@ def _answer(actor: Actor, action: Action, target: Target) -> str | None:
 def _decide(actor: Actor, action: Action, target: Target) -> str | None:
     prompt = target.prompt
     if prompt is None or not prompt.is_approval:
-        return "This is no approval."
+        return "This is not an approval."
     if prompt.exclude_requester and _changed_it(actor, prompt) and not _asked_for_it(actor, target):
         return _somebody_else("You changed this", actor, prompt, target)
     return _approver(actor, prompt, target)
@@ -208,27 +208,27 @@ def _approver(actor: Actor, prompt: Question, target: Target) -> str | None:
     return _only_these(entries, "approve this", target)
 
 
-_HANDED_OVER = "You handed this over, so somebody else answers it now."
+_HANDED_OVER = "You handed this over; someone else answers it now."
 
 
 def _somebody_else(why: str, actor: Actor, prompt: Question, target: Target) -> str:
     entries = [entry for entry in prompt.approvers or () if entry not in ("requester", actor.id)]
     others = _in_words(entries, target, "or")
-    return f"{why}, so somebody else has to approve it" + (f": {others}." if others else ".")
+    return f"{why}, so somebody else must approve it" + (f": {others}." if others else ".")
 
 
 def _edit(actor: Actor, action: Action, target: Target) -> str | None:
     """Allow editing to people who may decide, and to earlier editors, who can no longer approve."""
     prompt = target.prompt
     if prompt is None or not prompt.is_approval:
-        return "This is no approval, so there is nothing to change."
+        return "This is not an approval, so there is nothing to change."
     return _approver(actor, prompt, target)
 
 
 def _resolve(actor: Actor, action: Action, target: Target) -> str | None:
     prompt = target.prompt
     if prompt is None or prompt.rules is question_kinds.UNKNOWN or prompt.rules.action != "resolve":
-        return "This is no question about an interrupted or failed step, or about a cap."
+        return "This is not a question about an interrupted or failed step, or about a cap."
     if actor.id in prompt.excluded:
         return _HANDED_OVER
     if _is_listed(actor, prompt.who or (), target):
@@ -248,7 +248,7 @@ def _hand_over(actor: Actor, action: Action, target: Target) -> str | None:
     if kind == "resolve":
         return _resolve(actor, kind, target)
     if kind != "answer":
-        return "This is no question that could be handed over."
+        return "This question cannot be handed over."
     reason = _answer(actor, kind, target)
     return None if reason is None or _owner(actor, action, target) is None else reason
 
@@ -270,13 +270,13 @@ def _owner(actor: Actor, action: Action, target: Target) -> str | None:
         return None
     verb = _VERBS.get(action, "do this")
     if target.requester_id is None and not admins:
-        return f"Nobody can {verb}: it was started by no person, and SAYSO_ADMINS names nobody."
+        return f"Nobody can {verb}: no person started it, and SAYSO_ADMINS is empty."
     people = [named("requester", target)] if target.requester_id is not None else []
     return f"Only {' and '.join([*people, *(['the admins'] if admins else [])])} can {verb}."
 
 
 _VERBS: Mapping[str, str] = {
-    "resolve": "say how this goes on",
+    "resolve": "decide how this continues",
     **{action: f"{action} this" for action in ("steer", "revoke", "stop", "pause", "resume", "cancel")},
     **dict.fromkeys(("status", "help", "list"), "see this"),
 }
@@ -380,7 +380,7 @@ def named(entry: str, target: Target) -> str:
             return "the person who started this"
     name = target.names.get(entry)
     if entry.startswith(ROTA):
-        return f"whoever is on call for {entry.removeprefix(ROTA)}"
+        return f"the person on call for {entry.removeprefix(ROTA)}"
     if entry.startswith("local:"):
         return f"{name or entry.removeprefix('local:')} at the terminal"
     return name or entry

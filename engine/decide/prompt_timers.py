@@ -36,7 +36,7 @@ def open_prompt(step: Step, prompt_id: str, nonce: str | None = None) -> Asked:
     """
     prompt = step.state.prompts.get(prompt_id)
     if prompt is None:
-        raise PromptClosed("This question is not known here.")
+        raise PromptClosed("There is no such question here.")
     if prompt.status == "answered":
         raise AlreadyAnswered(question.already(prompt))
     if prompt.status == "expired":
@@ -56,8 +56,7 @@ def is_over(moment: str | None, facts: Facts) -> bool:
         return False
     if facts.clock_jumped:
         raise ClockJumped(
-            f"The clock of this machine was put forward to {timestamps.told(facts.now)}, by which the time was over at "
-            f"{timestamps.told(moment)}. The clock is looked at again in half a minute; please try again then."
+            f"The clock of this machine jumped to {timestamps.told(facts.now)}, which is past the deadline {timestamps.told(moment)}. The clock is checked again in half a minute; please try again then."
         )
     return True
 

@@ -103,11 +103,11 @@ def answerable(
         gone = [entry for entry in listed if entry in nobody]
         who = " and ".join(f"`{entry}`" for entry in dict.fromkeys(gone))
         if gone and alone:
-            return f"{who} is to answer, and this run has no requester: {requester.get('name') or 'sayso'} started it"
+            return f"{who} must answer, but this run has no requester: {requester.get('name') or 'sayso'} started it"
         if gone and not count:
-            return f"{who} is to answer, and nobody is known as the manager of who asked for the run"
+            return f"{who} must answer, but the requester's manager is unknown"
         needed = "one person has" if asked.required == 1 else f"{asked.required} people have"
-        return f"{needed} to approve, and {count or 'none'} of those who are listed may"
+        return f"{needed} to approve, and {count or 'none'} of the listed people can"
     field = "approvers" if asked.approvers is not None else "who"
     return replace(asked, escalate=tuple(steps), **{field: tuple(dict.fromkeys(people)) or listed})
 
@@ -157,10 +157,10 @@ def input_prompt(flow: Flow, name: str) -> Question:
 
 
 _WHY = {
-    "crash": "sayso was stopped while this ran",
-    "cut": "this was stopped while it ran",
-    "timeout": "this ran out of time and was stopped",
-    "lost": "the connection was lost while this ran",
+    "crash": "sayso stopped while this was running",
+    "cut": "this was stopped while it was running",
+    "timeout": "this timed out and was stopped",
+    "lost": "the connection was lost while this was running",
 }
 
 
@@ -186,16 +186,16 @@ def interrupted_prompt(node: Node, run: NodeRun) -> Question:
         # People cannot answer in the model's place.
         text = (
             f": sayso was stopped {run.crashes} times while it waited for the model's answer. Each of these calls may "
-            "have been paid for. Please say how to go on."
+            "have been paid for. Please choose how to continue."
         )
         again = option("again", "Ask the model again", "primary")
         return step_prompt(node, "interrupted", text, again, _ABORT)
     why = _WHY.get(run.reason or "", "this was interrupted")
     times = f" It was interrupted by a crash {run.crashes} times." if run.crashes > 1 else ""
     text = f"{_call(run)}: {why}, so it may or may not have taken effect.{times} Please check, then choose."
-    done, again = option("done", "It is done"), option("again", "Run it again")
+    done, again = option("done", "It was done"), option("again", "Run it again")
     if "." in node.id:
-        done["asks"] = {"label": "What came out? Leave it empty if that is not known.", "optional": True}
+        done["asks"] = {"label": "What was the result? Leave this empty if you don't know.", "optional": True}
     return step_prompt(node, "interrupted", text, done, again, _ABORT)
 
 
@@ -233,8 +233,8 @@ def failed_prompt(node: Node, run: NodeRun) -> Question:
     """Return the question about a failed node whose flow has `on_error: ask`."""
     # Escaped: output of a program must not mention anybody.
     reason = escape_markup(str((run.error or {}).get("message") or "no reason was given"))
-    text = f" failed: {reason}\nPlease say how to go on."
-    retry, skip = option("retry", "Try it again", "primary"), option("skip", "Go on without it")
+    text = f" failed: {reason}\nPlease choose how to continue."
+    retry, skip = option("retry", "Retry", "primary"), option("skip", "Continue without it")
     return step_prompt(node, "failed", text, retry, skip, _ABORT)
 
 
@@ -253,7 +253,7 @@ def check(
     dropped."""
     ways = [way is not None for way in (value, text, values)]
     if sum(ways) > 1 or (files and (value is not None or values is not None)):
-        raise InvalidAnswer("Answer in one way: a value, a text, the fields of a form, or files.")
+        raise InvalidAnswer("Give one kind of answer: a value, a text, the fields of a form, or files.")
     answer = _checked(flow, prompt, value, text, values, files, words)
     reason = clean_text(words or "")[0].strip()
     return {**answer, "reason": reason} if reason and "words" not in answer else answer
@@ -282,7 +282,7 @@ def _checked(
             return answer
         said = clean_text(words or "")[0].strip()
         if not said and not asks.get("optional"):
-            raise InvalidAnswer(f"*{answer['label']}* needs words: {asks['label']} Nothing was decided.")
+            raise InvalidAnswer(f"*{answer['label']}* needs a text: {asks['label']} Nothing was decided.")
         if asks.get("choices") and said not in asks["choices"]:
             raise InvalidAnswer(
                 f"{said[:80]!r} is none of {', '.join(asks['choices'])}. Nothing was decided."
@@ -291,7 +291,7 @@ def _checked(
     if files:
         return files_answer(prompt, text, files)
     if not prompt.accepts_text:
-        raise InvalidAnswer("This question takes files: drop them into the thread.")
+        raise InvalidAnswer("This question takes files: add them to the thread.")
     return _text_answer(flow, prompt, text)
 
 
@@ -333,7 +333,7 @@ def refuse_long(*given: Json) -> None:
             size = len(part.encode(errors="replace"))
             if size > MAX_TEXT:
                 raise InvalidAnswer(
-                    f"This text has {size:,} bytes and the most is {MAX_TEXT:,}. It was not used: please send a shorter one."
+                    f"This text has {size:,} bytes; the limit is {MAX_TEXT:,}. It was not used: please send a shorter one."
                 )
         elif isinstance(part, dict):
             refuse_long(*part, *part.values())
@@ -408,7 +408,7 @@ def already(prompt: Asked) -> str:
 
 def timed_out(moment: str | None) -> str:
     """That an answer comes too late, for its author."""
-    return f"This timed out: the time to answer was over at {timestamps.told(moment)}. Nothing was changed."
+    return f"This timed out at {timestamps.told(moment)}. Nothing was changed."
 
 
 def in_place(state: State, path: str | None) -> bool:

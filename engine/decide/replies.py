@@ -50,7 +50,7 @@ def answer(step: Step, command: Answer) -> None:
             return
         answer = decided
     elif command.always is not None:
-        raise InvalidAnswer("Only the call of a tool can be allowed always. Nothing was decided.")
+        raise InvalidAnswer("Only a tool call can be always allowed. Nothing was decided.")
     by = command.actor.record()
     step.emit_about(prompt, ev.PromptAnswered, actor=by, answer=answer, key=command.key)
     step.wake(prompt.path, question.summary(step.state.prompts[prompt.prompt_id]))
@@ -65,7 +65,7 @@ def go_on_with_inputs(step: Step) -> None:
     known = dict(step.state.given)
     for prompt in step.state.prompts.values():
         if prompt.status == "expired":
-            error: dict[str, Json] = {"type": "timeout", "message": f"nobody gave {prompt.path} in time"}
+            error: dict[str, Json] = {"type": "timeout", "message": f"nobody entered {prompt.path} in time"}
             step.emit(ev.FlowFailed, path=prompt.path, error=error)
             return
         if prompt.answer is not None:
@@ -136,10 +136,10 @@ def _said(step: Step, command: Message | Steer, *, alone: bool = True) -> str:
     """Return the text of a message if the session still takes any. It may be empty only if files came with it."""
     text, _ = clean_text(command.text)
     if alone and not text.strip():
-        raise EmptyMessage("The message is empty; a session goes on with a message that says something.")
+        raise EmptyMessage("The message is empty; write something to continue the session.")
     if step.state.ended or step.state.phase == "finalizing":
         raise SessionEnded(
-            f"Session {step.state.session_id} is {step.state.status}; it takes no more messages."
+            f"Session {step.state.session_id} is {step.state.status}; it accepts no more messages."
         )
     return text if text.strip() else ""
 
@@ -321,7 +321,7 @@ def resume(step: Step, command: Resume) -> None:
     _refuse_ended(step.state)
     text, _ = clean_text(command.text)
     if not text.strip():
-        raise EmptyMessage("The message is empty; a session goes on with a message that says something.")
+        raise EmptyMessage("The message is empty; write something to continue the session.")
     step.permit(command.actor, "resume")
     if step.state.phase != "held":
         raise SessionRunning(f"Session {step.state.session_id} is not paused; nothing was changed.")

@@ -79,4 +79,4 @@ def check(arguments: Mapping[str, Json], values: Mapping[str, Json]) -> None:
             said = f"`{part.key}`: this is {error}. Write JSON, such as {_EXAMPLES[kind]}."
             raise InvalidAnswer(said) from error
         if not isinstance(value, kind):
-            raise InvalidAnswer(f"`{part.key}` keeps its type. Write JSON, such as {_EXAMPLES[kind]}.")
+            raise InvalidAnswer(f"`{part.key}` must keep its type. Write JSON, such as {_EXAMPLES[kind]}.")

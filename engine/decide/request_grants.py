@@ -31,7 +31,7 @@ def checked(given: Mapping[str, Json], asked: Json) -> dict[str, Json]:
         value = given.get(name)
         says = isinstance(pattern, str) and pattern.replace("*", "").strip()
         if not says or not isinstance(value, str) or not fits(pattern, value, True):
-            raise InvalidAnswer(f"`{name}`: this call does not fit that pattern. Nothing was decided.")
+            raise InvalidAnswer(f"`{name}`: this call does not match that pattern. Nothing was decided.")
     fields: dict[str, Json] = {name: {"is": value} for name, value in given.items() if name not in patterns}
     return {
         "seconds": seconds,

@@ -64,7 +64,7 @@ def _email(text: str) -> str:
 
 
 def _uri(text: str) -> str:
-    wrong = InvalidAnswer("Write the whole address with its beginning, such as https://example.com/page.")
+    wrong = InvalidAnswer("Write the full address, such as https://example.com/page.")
     if not _SCHEME.match(text) or _UNFIT_IN_URI.search(text):
         raise wrong
     try:

@@ -52,22 +52,22 @@ def read_value(field: Field, raw: Json, *, by_number: bool = False) -> Json:
         if not isinstance(given, list):
             raise InvalidAnswer(f"Choose from: {listed(offered)}; separate several with commas.")
         if len(given) > len(offered):
-            raise InvalidAnswer(f"Choose at most {len(offered)}, each of them once.")
+            raise InvalidAnswer(f"Choose at most {len(offered)}, each only once.")
         chosen = {id(_option(field, item, by_number)) for item in given if not is_empty(item)}
         # In the order of the form, whatever order they were chosen in.
         values = [option["value"] for option in offered if id(option) in chosen]
         least, most = field.get("minItems") or 0, min(field.get("maxItems") or MOST_CHOSEN, MOST_CHOSEN)
         if len(values) < least:
-            raise InvalidAnswer(f"Choose at least {least}; this is {len(values)}.")
+            raise InvalidAnswer(f"Choose at least {least}; you chose {len(values)}.")
         if len(values) > most:
-            raise InvalidAnswer(f"Choose at most {most}; this is {len(values)}.")
+            raise InvalidAnswer(f"Choose at most {most}; you chose {len(values)}.")
         return values
     return _READERS[field["type"]](field, raw)
 
 
 def _string(field: Field, raw: Json) -> str:
     if not isinstance(raw, str):
-        raise InvalidAnswer("Write a text.")
+        raise InvalidAnswer("Write some text.")
     text = raw if field.get("multiline") else raw.strip()
     if field.get("format"):
         text = read_format(field["format"], text)
@@ -117,7 +117,7 @@ def _number(field: Field, raw: Json) -> int | float:
     value = _number_in(raw.strip()) if isinstance(raw, str) else raw
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise InvalidAnswer(
-            "Write a number with a point for decimals and nothing between the thousands, such as 1200.5."
+            "Write a number with a decimal point and no thousands separators, such as 1200.5."
         )
     exact = math.isfinite(value) if isinstance(value, float) else -(2**63) <= value < 2**63
     if not exact:
@@ -135,9 +135,9 @@ def _number_in(text: str) -> int | float | None:
 def _refuse_bounds(field: Field, value: int | float) -> None:
     least, most = field.get("minimum"), field.get("maximum")
     if least is not None and value < least:
-        raise InvalidAnswer(f"The least is {least}.")
+        raise InvalidAnswer(f"The minimum is {least}.")
     if most is not None and value > most:
-        raise InvalidAnswer(f"The most is {most}.")
+        raise InvalidAnswer(f"The maximum is {most}.")
 
 
 def _boolean(field: Field, raw: Json) -> bool:

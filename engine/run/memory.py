@@ -66,5 +66,5 @@ def stored_note(store: Store, kept_id: str, now: str) -> KeptRow:
     """A note that holds. Raises `UnknownNote`, and `Corrupt` where its row was changed outside."""
     row = store.kept.row(kept_id)
     if row is None or row.kind != memory.NOTE or not memory.current(row, now):
-        raise UnknownNote(f"There is no note {kept_id[:40]}, or it is over or forgotten.")
+        raise UnknownNote(f"There is no note {kept_id[:40]}, or it has expired or was deleted.")
     return row

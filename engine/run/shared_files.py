@@ -125,7 +125,7 @@ class SharedFiles:
         if not isinstance(entry, File):
             raise FileRefused(f"{path} is no file in the session's folder")
         if entry.size > most:
-            raise FileRefused(f"{path} has {entry.size:,} bytes and the most is {most:,}")
+            raise FileRefused(f"{path} has {entry.size:,} bytes; the limit is {most:,}")
         return await self._bytes(session_id, entry.digest)
 
     async def bring_kept(self, session_id: str) -> None:

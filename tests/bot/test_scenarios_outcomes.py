@@ -50,7 +50,7 @@ _FORMED = (
 )
 
 
-_UNHEARD = ("Try again", "Other model")
+_UNHEARD = ("Retry", "Other model")
 
 
 def _asked(message: str, *buttons: str) -> str:
@@ -62,10 +62,10 @@ def _asked(message: str, *buttons: str) -> str:
 _AWAY_CARD = _asked("Nothing is lost", *_UNHEARD)
 _ADMINS_CARD = _asked("", *_UNHEARD).replace(" message: '',", "")
 _BEN = "  - ben: {choose: Try again}\n    refused: SAYSO_ADMINS\n"
-_REFUSED = _asked("declined to go on (cyber)")
+_REFUSED = _asked("declined to continue (cyber)")
 _CUT_CARD = _asked("was cut")
-_LONG_CARD = _asked("_Try again_ sums up the conversation")
-_BAD_CARD = _asked("_Try again_ goes without thinking")
+_LONG_CARD = _asked("_Retry_ summarizes the conversation")
+_BAD_CARD = _asked("_Try again_ turns thinking off")
 _EMPTY_CARD = _asked("nothing, twice")
 _WRONG_CARD = _asked("form")
 _AGAIN = "  - ana: Try again"
@@ -230,7 +230,7 @@ steps:
     ("choice", "result", "effects"),
     [
         ("It is done: up since noon", "up since noon", "diagnose.shell"),
-        ("It is done", "What came out of it is not known", "diagnose.shell"),
+        ("It was done", "What came out of it is not known", "diagnose.shell"),
         ("Run it again", "'exit code: 0'", "diagnose.shell, diagnose.shell"),
     ],
     ids=["with its result", "nothing is known", "once more"],

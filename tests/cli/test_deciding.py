@@ -48,7 +48,7 @@ def test_two_people_decide_what_one_of_them_changed(cli: Cli) -> None:
     assert first.code == 3, first
     again = cli.run("prompts", "answer", prompt, "Approve", "--as", "@sre")
     assert again.code != 0
-    assert "You voted already" in again.err
+    assert "You have already voted" in again.err
     edited = cli.run("prompts", "answer", prompt, "--edit", "count=4", "--as", "@sre")
     assert edited.code == 3, edited
     hand = cli.run("prompts", "hand-over", prompt, "--to", "local:eve", "--as", "@sre")
@@ -337,7 +337,7 @@ def test_one_account_is_one_voice_under_any_name(cli: Cli) -> None:
     prompt = asked(cli, TWO)
     assert by(cli, "alice", "prompts", "answer", prompt, "Approve").code == 3
     again = by(cli, "bob", "prompts", "answer", prompt, "Approve")
-    assert (again.code != 0, "You voted already" in again.err) == (True, True), again
+    assert (again.code != 0, "You have already voted" in again.err) == (True, True), again
     done = by(cli, "bob", "prompts", "answer", prompt, "Reject")
     assert (done.code, "rejected by bob" in done.out + done.err) == (8, True), done
 

@@ -81,7 +81,7 @@ def test_a_form_is_answered_with_fields(cli: Cli) -> None:
     refused = cli.run("prompts", "answer", prompt_id, "--field", "system=mail", "--field", "days=0")
     assert refused.code != 0
     assert "System: Choose one of: billing, warehouse." in refused.err
-    assert "Days: The least is 1." in refused.err
+    assert "Days: The minimum is 1." in refused.err
     assert "several fields" in cli.run("prompts", "answer", prompt_id, "billing").err
     done = cli.run("prompts", "answer", prompt_id, "--field", "system=Billing", "--field", "note=a=b")
     assert done.code == 0, done

@@ -46,7 +46,7 @@ CHANGES = {
     "a command that ran": (
         ("run: [echo, shipped]", "run: [echo, sent]"),
         'ship would have run ["echo","sent"] in place of ["echo","shipped"]',
-        ["the approval gate would be about another action of ship"],
+        ["the approval gate would cover another action of ship"],
     ),
     "a new step": (
         (GATE, "  - {id: lint, type: noop}\n" + GATE),
@@ -60,7 +60,7 @@ CHANGES = {
     ),
     "a step that is gone": (
         ('  - id: build\n    type: shell\n    with: {run: [echo, "{{ inputs.version }}"]}\n', ""),
-        "build would not run: the new text has no such step there",
+        "build would not run: the new version has no such step there",
         [],
     ),
     "another type": (
@@ -89,11 +89,11 @@ CHANGES = {
     "an approval that is gone": (
         (DEPLOY[DEPLOY.index("    type: approval") : DEPLOY.index("  - id: ship")], "    type: noop\n"),
         "gate would be a step of type noop instead of approval",
-        ["the approval gate would be gone"],
+        ["the approval gate would be missing"],
     ),
     "another way after a failure": (
         ("    on_error: continue\n", ""),
-        "after broken failed: on_error fail in place of continue",
+        "after broken failed: on_error fail instead of continue",
         [],
     ),
     "an input that has to be asked for": (
@@ -197,7 +197,7 @@ def test_a_run_that_waits_says_whether_it_could_go_on(cli: Cli) -> None:
     cli.write("new.yml", DEPLOY.replace(GATE, "  - id: door\n").replace("covers: ship, ", ""))
     told = cli.run("replay", "deploy", "--against", "new.yml")
     assert told.code == 1
-    assert "it waits and could not continue: gate: is under way, and the new text does not have it" in told.out
+    assert "it waits and could not continue: gate: is running, and the new version does not have it" in told.out
 
 
 @pytest.mark.parametrize("name", NAMES)

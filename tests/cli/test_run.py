@@ -269,7 +269,7 @@ def alive(pid: int) -> bool:
 
 @pytest.mark.parametrize(
     ("choice", "begun", "after", "code"),
-    [("It is done", 1, ["ran"], 0), ("Run it again", 2, ["ran"], 0), ("Cancel the run", 1, [], 1)],
+    [("It was done", 1, ["ran"], 0), ("Run it again", 2, ["ran"], 0), ("Cancel the run", 1, [], 1)],
 )
 def test_a_kill_in_the_middle_of_a_node_asks_what_to_do(
     cli: Cli, choice: str, begun: int, after: list[str], code: int

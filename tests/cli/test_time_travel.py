@@ -217,7 +217,7 @@ def test_migrate_says_what_it_means_and_then_switches(cli: Cli, paused: dict[str
     file, session_id = cli.cwd / "flows/talk.yml", paused["sessionId"]
     file.write_text(file.read_text().replace("Hello", "Goodbye"))
     dry = cli.run("sessions", "migrate", session_id, "--dry-run")
-    assert (dry.code, "waits at region: ask, in the new text too" in dry.out) == (0, True), dry
+    assert (dry.code, "waits at region: ask, also in the new version" in dry.out) == (0, True), dry
     assert "flow:migrated" not in cli.run("sessions", "show", session_id, "--events").out
     done = cli.run("sessions", "migrate", session_id, "--json")
     assert (done.code, done.json["possible"], done.json["waits"]) == (0, True, {"region": "ask"}), done

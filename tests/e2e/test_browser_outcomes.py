@@ -38,8 +38,8 @@ async def test_a_refusal_is_answered_in_other_words_after_a_restart(
         async with bot_here(seen, tmp_path, {"look": LOOK}, **claude.environ()):
             claude.queue(Reply([], "refusal", REFUSED))
             await visit.begin("ops", "@sayso look")
-            await visit.says("The agent is stuck", "declined to go on (cyber)", "take over a server")
-            await visit.pressable(visit.button("Try again"))
+            await visit.says("The agent is stuck", "declined to continue (cyber)", "take over a server")
+            await visit.pressable(visit.button("Retry"))
             await visit.shot("asks")
         claude.queue(text("It is the disk of web-2."))
         async with bot_here(seen, tmp_path, {"look": LOOK}, **claude.environ()):
@@ -69,9 +69,9 @@ async def test_an_answer_that_is_cut_is_gone_on_with(
         claude.queue(*pieces)
         await visit.begin("ops", "@sayso look")
         await visit.says("the answer is longer than 32,000 tokens")
-        await visit.pressable(visit.button("Try again"))
+        await visit.pressable(visit.button("Retry"))
         await visit.shot("asks")
-        await visit.button("Try again").click()
+        await visit.button("Retry").click()
         await visit.says("Completed in")
         await visit.shot("gone-on")
 
@@ -92,7 +92,7 @@ async def test_an_outage_is_gone_round_with_another_model(
         claude.queue(away, text("It is the disk of web-2."))
         await visit.begin("ops", "@sayso look")
         await visit.says("The model is unavailable", "Nothing is lost")
-        await visit.pressable(visit.button("Try again"))
+        await visit.pressable(visit.button("Retry"))
         await visit.shot("asks")
         await visit.button("Other model…").click()
         await visit.modal.locator(".pick").click()

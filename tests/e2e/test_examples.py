@@ -388,7 +388,7 @@ async def test_hosts_are_restarted_one_after_the_other(
         assert fleet.log == first
         await bot.kill()
         await bot.start()
-        await thread.press("cleo", asked, "Go on")
+        await thread.press("cleo", asked, "Continue")
         await thread.says("*checkout* was restarted on 2 hosts, approved by Ben Okafor.", timeout=30)
         await thread.says("*Completed*")
         assert fleet.log == [*first, "drain localhost", "restart localhost", "enable localhost"]

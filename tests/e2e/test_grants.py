@@ -123,7 +123,7 @@ async def test_a_pattern_that_the_call_does_not_fit_is_refused_in_the_form(tmp_p
     """Nothing is decided: the field says why."""
     async with waiting(tmp_path) as (bot, root):
         answer = await allow(bot, root, "db-*", "web-1")
-        assert "this call does not fit" in answer["errors"]["pattern:host"]
+        assert "this call does not match" in answer["errors"]["pattern:host"]
         state = await state_of(bot)
         assert len(state.open_prompts) == 1
         assert not state.grants

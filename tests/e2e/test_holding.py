@@ -69,6 +69,6 @@ async def test_stop_pauses_a_program_and_says_that_it_ends_nothing(
         await thread.reply("ana", "resume")
         await thread.says("*slow* goes on.")
         check = await thread.says("*Please check:*")
-        assert "*sleep* `sleep 600`: this was stopped while it ran" in words(check)
+        assert "*sleep* `sleep 600`: this was stopped while it was running" in words(check)
         await thread.press("ana", check, "Cancel the run")
         await thread.says("was cancelled by")

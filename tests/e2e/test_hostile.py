@@ -145,7 +145,7 @@ async def test_a_reply_of_100_kb_is_refused_where_its_author_sees_it(tmp_path: P
                 "ts": workspace.core.now_ts(),
             }
         )
-        await thread.says("the most is 16,384")
+        await thread.says("the limit is 16,384")
         await thread.reply("ana", "short")
         await thread.says("All is done")
     assert counted(log) == ["before", "after:short"]

@@ -357,9 +357,9 @@ nodes:
         ]
         assert "primary" not in styles
         assert counted(log) == ["ran"]
-        await thread.press("cleo", asked, "It is done")
+        await thread.press("cleo", asked, "It was done")
         await workspace.wait_for(lambda: bool(workspace.ephemerals("cleo")))
-        await thread.press("ana", asked, "It is done")
+        await thread.press("ana", asked, "It was done")
         await thread.says("Gone on")
     assert counted(log) == ["ran"]
 

@@ -96,7 +96,7 @@ async def test_two_who_must_agree_are_two_people_also_while_one_is_away(tmp_path
         await thread.approve("ben", await thread.asks())
         await thread.says("1 of 2")
         await thread.approve("ben", await thread.asks())
-        await workspace.wait_for(lambda: "You voted already" in str(workspace.ephemerals("ben")))
+        await workspace.wait_for(lambda: "You have already voted" in str(workspace.ephemerals("ben")))
         assert thread.count("It is approve") == 0
         await thread.approve("dev", await thread.asks())
         await thread.says("It is approve by")

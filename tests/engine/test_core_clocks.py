@@ -407,7 +407,7 @@ def test_out_of_reach_has_a_deadline_of_its_own() -> None:
     assert case.state.status == "failed"
     assert case.state.error == {
         "type": "unreachable",
-        "message": "the thread could not be posted in until the deadline was over (not_in_channel)",
+        "message": "the thread could not be reached before the deadline (not_in_channel)",
     }
 
 

@@ -332,7 +332,7 @@ def test_a_new_text_of_the_flow_covers_what_was_shown() -> None:
     case = session()
     without = flow_of(text_of([{"id": "gate", "type": "approval", "with": {k: v for k, v in GATE.items() if k != "covers"}}, nodes()[1]]))  # fmt: skip
     assert plan(case.flow, without, case.state).problems == [
-        "gate: approves what `apply` does, and the new text does not say so"
+        "gate: approves what `apply` does, which is not so in the new version"
     ]
     other = flow_of(text_of(nodes(apply={"with": {**RUN, "cwd": "elsewhere"}})))
     assert not plan(case.flow, other, case.state).problems

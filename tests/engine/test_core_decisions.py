@@ -95,7 +95,7 @@ def test_nobody_votes_twice() -> None:
     case = gate(required=2)
     case.when(case.answer("approve", actor=BEA))
     text = case.refused(case.answer("approve", actor=BEA), AlreadyAnswered)
-    assert "You voted already" in text
+    assert "You have already voted" in text
     assert "1 of 2 approved" in text
 
 
@@ -271,12 +271,12 @@ def test_what_was_handed_over_can_be_given_back() -> None:
     [
         ("UUMA", "started this and cannot approve it"),
         ("requester", "started this and cannot approve it"),
-        ("UBEA", "with you already"),
-        ("UCEM", "is asked already"),
-        ("@sre", "names no person"),
-        ("channel", "names no person"),
-        ("", "names no person"),
-        ("U1 OR 1=1", "names no person"),
+        ("UBEA", "already hold this"),
+        ("UCEM", "is already asked"),
+        ("@sre", "is not a person"),
+        ("channel", "is not a person"),
+        ("", "is not a person"),
+        ("U1 OR 1=1", "is not a person"),
     ],
 )
 def test_nobody_gets_a_prompt_who_must_not(to: str, text: str) -> None:
@@ -316,7 +316,7 @@ def test_changes_leave_enough_people_who_can_approve() -> None:
     case.when(Edit(prompt_id, cem, "e1", {"count": 2})).then("prompt:edited")
     case.when(Edit(prompt_id, cem, "e2", {"count": 3})).then("prompt:edited")
     refused = case.refused(Edit(prompt_id, DAN, "e3", {"count": 4}), InvalidAnswer)
-    assert "too few people would be left" in refused
+    assert "too few approvers would be left" in refused
     case.when(case.answer("approve", actor=DAN))
     assert decided(case)[:2] == ("approve", ["UDAN"])
 

@@ -67,7 +67,7 @@ def test_a_form_says_what_is_wrong_with_each_field_and_stays_open() -> None:
     """Every field that is wrong has a line, and the question waits on."""
     session = asked(ACCESS)
     said = session.refused(session.answer(values={"system": "mail", "days": "31"}), InvalidAnswer)
-    assert said == "System: Choose one of: db, web.\nDays: The most is 30."
+    assert said == "System: Choose one of: db, web.\nDays: The maximum is 30."
     assert session.prompt.open
 
 
@@ -82,7 +82,7 @@ def test_a_number_can_be_typed_as_a_reply() -> None:
     """A form of one field takes its value as a reply, read by its type; what does not fit says what would."""
     session = one("{type: number, minimum: 0}")
     assert session.prompt.accepts_text
-    assert "The least is 0." in session.refused(session.answer(text="-1"), InvalidAnswer)
+    assert "The minimum is 0." in session.refused(session.answer(text="-1"), InvalidAnswer)
     session.when(session.message(" 2.5 "))
     assert session.node("what").output["value"] == 2.5
     assert session.node("what").output["values"] == {"x": 2.5}

@@ -122,7 +122,7 @@ TIMED = "    timeout: 1h\n"
 
 
 def stuck() -> Scenario:
-    """An agent whose model declined to go on."""
+    """An agent whose model declined to continue."""
     return talk(rest=TIMED).model(stop="refusal")
 
 

@@ -234,7 +234,7 @@ def test_a_prompt_that_expired_is_refused() -> None:
     case = given(ASK + "\nlimits: {deadline: 1h}").started()
     late = case.answer(text="late")
     case.when(case.shown()).later(3600).when(case.timer_due())
-    assert "time to answer was over at 2026-11-21 10:00 UTC" in case.refused(late, PromptTimedOut)
+    assert "This timed out at 2026-11-21 10:00 UTC" in case.refused(late, PromptTimedOut)
 
 
 def test_a_prompt_of_an_aborted_session_is_refused() -> None:

@@ -266,7 +266,7 @@ def test_every_wrong_field_is_told_by_itself() -> None:
     )
     assert wrong == {
         "system": "Choose one of: Database, Web.",
-        "days": "The most is 30.",
+        "days": "The maximum is 30.",
         "reason": "Please fill this in.",
         "scopes": "Choose at most 2; this is 3.",
         "urgnt": "There is no such field (did you mean `urgent`?).",
@@ -316,10 +316,10 @@ def test_what_is_typed_becomes_a_value(body: Json, typed: str, value: Json) -> N
         ({"type": "integer"}, "٣", "whole number"),
         ({"type": "integer"}, "9" * 5_000, "whole number"),
         ({"type": "integer"}, "9" * 25, "too large"),
-        ({"type": "number"}, "1.000,5", "Write a number with a point for decimals"),
+        ({"type": "number"}, "1.000,5", "Write a number with a decimal point"),
         ({"type": "number"}, "1e999", "too large"),
         ({"type": "number"}, "nan", "Write a number"),
-        ({"type": "number", "minimum": 2.5}, "2", "The least is 2.5."),
+        ({"type": "number", "minimum": 2.5}, "2", "The minimum is 2.5."),
         ({"type": "boolean"}, "maybe", "Answer with yes or no."),
         ({"type": "string"}, "   ", "The answer is empty."),
         ({"type": "string", "maxLength": 3}, "abcd", "Write at most 3 characters; this has 4."),

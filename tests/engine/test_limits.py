@@ -91,7 +91,7 @@ def test_people_are_asked_at_a_limit(text: str) -> None:
     case = checked(given(text).started())
     assert (case.prompt.kind, case.state.phase) == ("limit", "waiting")
     assert "are used up" in case.prompt.message
-    assert [option["label"] for option in case.prompt.options] == ["Once more", "Go on", "Stop"]
+    assert [option["label"] for option in case.prompt.options] == ["Once more", "Continue", "Stop"]
     before = case.state.node_runs
     case.when(case.answer("again"))
     assert case.state.node_runs > before
@@ -113,7 +113,7 @@ def test_people_can_stop_at_a_limit(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "decision"), [("once more", "again"), ("Go on", "continue"), ("stop", "fail")]
+    ("said", "decision"), [("once more", "again"), ("Continue", "continue"), ("stop", "fail")]
 )
 def test_a_limit_is_answered_with_words(said: str, decision: str) -> None:
     """One of the choices, typed as a reply, is as good as its button."""
@@ -130,7 +130,7 @@ def test_nobody_at_a_limit_stops_it(text: str) -> None:
     case.when(case.shown())
     case.later(31 * 86400).when(case.timer_due())
     assert error(checked(case))[:2] == ("failed", "limit")
-    assert "nobody said in time" in str((case.state.error or {})["message"])
+    assert "nobody decided in time" in str((case.state.error or {})["message"])
 
 
 @pytest.mark.parametrize("decision", ["again", "continue", "fail"])

@@ -135,7 +135,7 @@ async def test_it_is_refused_where_something_was_done_after_the_failure(rig: Eng
     await rig.shop.finish("both[one]/left", NO)
     await rig.shop.finish("both[two]/right")
     await failed(rig, parent)
-    with pytest.raises(SessionError, match="Start it anew"):
+    with pytest.raises(SessionError, match="Start a new run"):
         await again(rig, parent)
     assert rig.shop.ran == []
 

@@ -115,6 +115,6 @@ async def test_a_text_is_bounded_whatever_it_is_for(backing: Backing, tmp_path: 
     async with running(backing.open(), tmp_path) as rig:
         session_id = (await rig.settled(APPROVAL)).session_id
         before = await rig.engine.journal(session_id)
-        with pytest.raises(InvalidAnswer, match="the most is 16,384"):
+        with pytest.raises(InvalidAnswer, match="the limit is 16,384"):
             await rig.engine.apply(session_id, command)
         assert await rig.engine.journal(session_id) == before

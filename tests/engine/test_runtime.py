@@ -106,7 +106,7 @@ async def test_an_approval_counts_only_from_whom_it_names(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("given", "said"), [({}, "nobody is known"), ({"manager_of": {"local:ana": "local:ben"}.get}, "")]
+    ("given", "said"), [({}, "manager is unknown"), ({"manager_of": {"local:ana": "local:ben"}.get}, "")]
 )
 async def test_a_manager_is_asked_where_one_is_known(
     tmp_path: Path, given: dict[str, Any], said: str

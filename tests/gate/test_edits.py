@@ -88,8 +88,8 @@ def test_one_change_leaves_the_rest_and_can_be_taken_back() -> None:
     ("values", "told"),
     [
         ({"files": "[1,"}, "`files`: this is not JSON"),
-        ({"files": '{"a": 1}'}, "`files` keeps its type. Write JSON, such as [1, 2]"),
-        ({"options": "[1]"}, '`options` keeps its type. Write JSON, such as {"limit": 10}'),
+        ({"files": '{"a": 1}'}, "`files` must keep its type. Write JSON, such as [1, 2]"),
+        ({"options": "[1]"}, '`options` must keep its type. Write JSON, such as {"limit": 10}'),
         ({"options": '{"n": 123456789012345678901234}'}, "does not fit in 64 bits"),
         ({"options": " "}, "Please fill this in"),
         ({"command": "\n"}, "Please fill this in"),

@@ -61,7 +61,7 @@ async def test_ben_changes_a_call_and_cleo_approves_it(gate: Gate) -> None:
     assert words(message).count("make deploy") == 1, "the values of the form are not shown beside the call"
     assert "No changes to save" in str((await edits(thread, "ben", message))["errors"])
     assert "JSON" in str((await edits(thread, "ben", message, env="[A=1]"))["errors"])
-    assert "keeps its type" in str((await edits(thread, "ben", message, env='{"A": 1}'))["errors"])
+    assert "must keep its type" in str((await edits(thread, "ben", message, env='{"A": 1}'))["errors"])
     assert "errors" not in await edits(thread, "ben", message, command="make docs", env='["A=2"]')
     message = await shows(thread, message["ts"], "make deploy → *make docs*")
     await thread.says("edited the proposal")

@@ -66,8 +66,8 @@ NOT_PEOPLE = "Only people can do this, not apps or workflows."
 UNKNOWN = "Slack could not identify you right now. Please try again in a moment."
 NOT_HERE = "Only members of this workspace can do this."
 PEOPLE = "Only people can do this, not apps or workflows."
-NOT_OPEN = "This bot is not open to everybody here. Ask whoever runs it to add you (SAYSO_USERS)."
-PLAYED = "This run lives in a Slack channel, where nobody can be played with --as."
+NOT_OPEN = "This bot is not open to everybody here. Ask an admin to add you (SAYSO_USERS)."
+PLAYED = "This run is in a Slack channel, where --as is not available."
 
 CASES = [
     # -- start: members of the channel
@@ -86,7 +86,7 @@ CASES = [
         TERMINAL,
         "start",
         target(),
-        "Runs in a Slack channel are started from there, unless the flow lists local:ana as `allowed_to_start`.",
+        "Start this in Slack, or list local:ana in `allowed_to_start` of the flow.",
     ),
     Case(
         "except where the flow lists it",
@@ -147,7 +147,7 @@ CASES = [
         BEN,
         "answer",
         target(GATE),
-        "This is not answered with a reply: please use its buttons.",
+        "A reply does not answer this: please use its buttons.",
     ),
     # -- approval: those listed, and nobody else
     Case("listed by id", BEN, "decide", target(GATE), None),
@@ -205,14 +205,14 @@ CASES = [
         ANA,
         "decide",
         target(Question(kind="approval", approvers=("UANA", "UBEN"), exclude_requester=True)),
-        "You started this, so somebody else has to approve it: Ben Okafor.",
+        "You started this, so somebody else must approve it: Ben Okafor.",
     ),
     Case(
         "excluded as the only one",
         ANA,
         "decide",
         target(Question(kind="approval", approvers=("requester",), exclude_requester=True)),
-        "You started this, so somebody else has to approve it.",
+        "You started this, so somebody else must approve it.",
     ),
     Case(
         "others are not excluded",
@@ -221,8 +221,8 @@ CASES = [
         target(Question(kind="approval", approvers=("UANA", "UBEN"), exclude_requester=True)),
         None,
     ),
-    Case("an ask is not approved", ANA, "decide", target(ASK), "This is no approval."),
-    Case("nothing is approved where nothing asks", ANA, "decide", target(), "This is no approval."),
+    Case("an ask is not approved", ANA, "decide", target(ASK), "This is not an approval."),
+    Case("nothing is approved where nothing asks", ANA, "decide", target(), "This is not an approval."),
     # -- the rest: the requester and the admins
     Case("the requester cancels", ANA, "cancel", target(), None),
     Case("a colleague does not cancel", BEN, "cancel", target(), "Only Ana can cancel this."),
@@ -248,7 +248,7 @@ CASES = [
         BEN,
         "cancel",
         target(requester_id=None),
-        "Nobody can cancel this: it was started by no person, and SAYSO_ADMINS names nobody.",
+        "Nobody can cancel this: no person started it, and SAYSO_ADMINS is empty.",
     ),
     Case(
         "a requester without a known name",
@@ -259,7 +259,7 @@ CASES = [
     ),
     Case("the requester resolves", ANA, "resolve", target(STUCK), None),
     Case("an admin resolves", BEN, "resolve", target(STUCK, admins=frozenset({"UBEN"})), None),
-    Case("a colleague does not", BEN, "resolve", target(STUCK), "Only Ana can say how this goes on."),
+    Case("a colleague does not", BEN, "resolve", target(STUCK), "Only Ana can decide how this continues."),
     Case("the requester resolves a failure", ANA, "resolve", target(BROKEN), None),
     Case("an admin resolves it", BEN, "resolve", target(BROKEN, admins=frozenset({"UBEN"})), None),
     Case(
@@ -267,17 +267,17 @@ CASES = [
         BEN,
         "resolve",
         target(BROKEN),
-        "Only Ana can say how this goes on.",
+        "Only Ana can decide how this continues.",
     ),
     Case("the requester raises a cap", ANA, "resolve", target(CAP), None),
     Case("an admin raises it", BEN, "resolve", target(CAP, admins=frozenset({"UBEN"})), None),
-    Case("a colleague does not raise it", BEN, "resolve", target(CAP), "Only Ana can say how this goes on."),
+    Case("a colleague does not raise it", BEN, "resolve", target(CAP), "Only Ana can decide how this continues."),
     Case(
         "an approval is not resolved",
         ANA,
         "resolve",
         target(GATE),
-        "This is no question about an interrupted or failed step, or about a cap.",
+        "This is not a question about an interrupted or failed step, or about a cap.",
     ),
     # -- to look: whoever can read the thread
     Case("a member asks for the status", BEN, "status", target(), None),
@@ -417,7 +417,7 @@ def test_nobody_of_slack_acts_where_there_is_no_workspace() -> None:
 def test_an_unknown_action_is_refused() -> None:
     """What the policy does not know, nobody may do."""
     unknown: Any = "vote_twice"
-    assert authorize(ANA, unknown, target()).reason == "This cannot be done here."
+    assert authorize(ANA, unknown, target()).reason == "You can't do this here."
 
 
 def test_a_long_list_is_counted_after_some_names() -> None:
@@ -563,7 +563,7 @@ def test_the_gate_reads_a_session_and_a_prompt_of_the_engine() -> None:
     assert gate(BEN, "decide", state, prompt) is None
     assert gate(CLEO, "decide", state, prompt) is None
     assert gate(ANA, "decide", state, prompt) == (
-        "You started this, so somebody else has to approve it: Ben Okafor or @sre."
+        "You started this, so somebody else must approve it: Ben Okafor or @sre."
     )
     assert gate(ANA, "cancel", state, None) is None
     assert gate(BEN, "cancel", state, None) == "Only Ana can cancel this."

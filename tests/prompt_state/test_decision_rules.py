@@ -118,11 +118,11 @@ def test_the_reasons_say_what_to_do() -> None:
     target = Target(home_team=TEAM, requester_id="UANA", prompt=edited, names=names)
     assert (
         authorize(BEN, "decide", target).reason
-        == "You changed this, so somebody else has to approve it: @sre."
+        == "You changed this, so somebody else must approve it: @sre."
     )
     assert authorize(ANA, "decide", target).reason == (
-        "You started this, so somebody else has to approve it: Ben or @sre."
+        "You started this, so somebody else must approve it: Ben or @sre."
     )
     handed = Question(kind="approval", approvers=("UBEN", "UEVE"), excluded=("UBEN",))
     target = Target(home_team=TEAM, requester_id="UANA", prompt=handed, names=names)
-    assert authorize(BEN, "decide", target).reason == "You handed this over, so somebody else answers it now."
+    assert authorize(BEN, "decide", target).reason == "You handed this over; someone else answers it now."

@@ -541,7 +541,7 @@ def test_a_direct_message_addresses_the_bot() -> None:
 
 def test_a_message_that_is_too_long_is_refused_with_its_size() -> None:
     """A text above 16 KiB is not cut but refused, and the sentence says how long it is and may be."""
-    with pytest.raises(TooLong, match=r"16,385 bytes and the most is 16,384"):
+    with pytest.raises(TooLong, match=r"16,385 bytes; the limit is 16,384"):
         read("x" * 16_385)
 
 

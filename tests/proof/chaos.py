@@ -136,7 +136,7 @@ class Person:
         await asyncio.sleep(0.5)  # what it had started may still be at it
         name = next(name for name in EFFECTS if re.search(rf"\b{name}\b", words(message)))
         done = any(line.startswith(f"{name} n{self.number} ") for line in self._lines())
-        await self._press(message, "It is done" if done else "Run it again")
+        await self._press(message, "It was done" if done else "Run it again")
 
     def _lines(self) -> list[str]:
         return [f"{line} " for line in self.log.read_text().splitlines()] if self.log.exists() else []

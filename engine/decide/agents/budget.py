@@ -180,7 +180,7 @@ def cap_prompt(node: Node, cap: Cap) -> Question:
     """The question at a cap: go on, or stop here."""
     used = f"it has used {cap.used} of {cap.cap}" if cap.used else f"{cap.cap} are left"
     next_ = f", and the next call may use up to {cap.next_}" if cap.next_ else ""
-    text = f"{_OF[cap.scope]}: {used}{next_}. Nothing more is sent to the model until somebody decides."
+    text = f"{_OF[cap.scope]}: {used}{next_}. No more calls are sent to the model until somebody decides."
     go_on, stop = option("raise", _allowing(cap), "primary"), option("stop", "Stop the agent", "danger")
     # The daily cap is shared: the person who started this run does not lift it.
     apart = {"scope": cap.scope, "exclude_requester": cap.scope == "day", "caps": cap.raised}
@@ -190,7 +190,7 @@ def cap_prompt(node: Node, cap: Cap) -> Question:
 def _allowing(cap: Cap) -> str:
     """Return the label of the button that lets the agent go on."""
     if cap.scope == "day":
-        return "Go on all the same"
+        return "Continue anyway"
     raised = cap.raised[cap.name]
     if cap.name == "maxCost":
         return f"Allow up to {_dollars(raised)}"

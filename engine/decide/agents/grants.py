@@ -66,11 +66,11 @@ def checked(
 
 def _problem(tool: ToolPlan, name: str, value: Json, pattern: Json) -> str | None:
     if not isinstance(value, str) or not isinstance(pattern, str):
-        return "only a text can have a pattern"
+        return "only a text field can have a pattern"
     wrong = pattern_problem(pattern) if _is_command(tool, name) else None
     if wrong is not None or not pattern.replace(ANY, "").strip():
-        return wrong or "this allows anything: say more of it"
-    return None if _like(tool, name, value, pattern) else "this call does not fit that pattern"
+        return wrong or "this allows anything: be more specific"
+    return None if _like(tool, name, value, pattern) else "this call does not match that pattern"
 
 
 def _is_command(tool: ToolPlan, name: str) -> bool:

@@ -47,14 +47,14 @@ def noticed(step: Step, owner: str, changed: Sequence[Json]) -> None:
     if len(lines) > _MOST_LINES:
         shown.append(f"… {len(lines) - _MOST_LINES} more lines")
     text = (
-        f": a server describes {names} in other words now. The agent goes on with what it was told.\n"
+        f": a server changed the description of {names}. The agent continues with the old description.\n"
         f"```{escape_markup(chr(10).join(shown))}```"
     )
-    offer = option(OFFER, "Offer it as it is now", "primary")
+    offer = option(OFFER, "Use the new version", "primary")
     step.ask(
         owner,
         step_prompt(
-            step.node(owner), LISTING, text, offer, option("keep", "Keep what it was"), listing=listing
+            step.node(owner), LISTING, text, offer, option("keep", "Keep the old version"), listing=listing
         ),
     )
 

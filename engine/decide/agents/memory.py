@@ -176,14 +176,14 @@ def may_edit(row: KeptRow, who: Json) -> str | None:
     told = note(row)
     approvers = told.get("approvers") or ["channel"]
     if told.get("required", 1) > 1:
-        return "Several people approved this note together, so nobody changes it alone. It can be forgotten."
+        return "Several people approved this note together, so no single person can change it. It can be deleted."
     everyone = "channel" in approvers and row.scope.startswith("channel:")
     if everyone or who in [actor.get("id") for actor in told["by"]]:
         return None
     if not told["by"]:
-        return "Nobody approved this note, and it is read in other channels too, so nobody changes it. It can be forgotten."
+        return "Nobody approved this note, and it is read in other channels too, so nobody can change it. It can be deleted."
     people = ", ".join(person(actor) for actor in told["by"])
-    return f"Only {people}, who approved this note, can change it. It can be forgotten."
+    return f"Only {people}, who approved this note, can change it. It can be deleted."
 
 
 def changed(row: KeptRow, text: str, by: Mapping[str, Json], now: str) -> KeptRow:

@@ -117,7 +117,7 @@ def _refused(step: Step, owner: str, agent: AgentRun, output: Mapping[str, Json]
     """Switch to the next fallback model, or ask people. If a fallback gave this answer, the API has tried them all."""
     details, named = output.get("stopDetails") or {}, fallbacks(step, owner)
     told = {name: details.get(name) for name in ("category", "explanation", "recommended_model")}
-    error = {"type": "refusal", "message": "the model declined to go on", "details": told}
+    error = {"type": "refusal", "message": "the model declined to continue", "details": told}
     left = [] if output.get("model") in named else named[agent.alone.get("model", 0) :]
     if left:
         _emit(step, owner, "model", model=left[0], text=agent.text, error=error)
@@ -216,7 +216,7 @@ def ask(step: Step, owner: str) -> None:
         step.ask(owner, _prompt(step, owner, away, OUTAGE))
 
 
-def withdraw_outage(step: Step, owner: str, reason: str = "the provider is back") -> None:
+def withdraw_outage(step: Step, owner: str, reason: str = "the provider is available again") -> None:
     """Withdraw the notice of an outage."""
     prompt = open_prompt_at(step.state, owner)
     if prompt is not None and is_outage(prompt):
@@ -254,7 +254,7 @@ def _prompt(step: Step, owner: str, error: Mapping[str, Json], scope: str | None
     names = dict.fromkeys([*first, *(DEFAULTS if prices is None else prices)])
     choices = [model for model in names if model != agent.model][:100]
     options = [
-        option(RETRY, "Try again", "primary"),
+        option(RETRY, "Retry", "primary"),
         {**option("model", "Other model"), "asks": {"label": "Which model?", "choices": choices}},
         *([tell] if hears else []),
         option("stop", "Stop", "danger"),
@@ -274,10 +274,10 @@ def _tries(step: Step, owner: str, kind: str) -> str:
     if given.get("max_tokens"):
         ways.append(f"allows {given['max_tokens']:,} tokens for an answer")
     if given.get("thinking"):
-        ways.append("goes without thinking")
+        ways.append("turns thinking off")
     if kind in _TOO_LONG and not tool_is_open(agent):
-        ways.append("sums up the conversation without its largest results")
-    return f"\n_Try again_ {' and '.join(ways)}." if ways else ""
+        ways.append("summarizes the conversation without its largest results")
+    return f"\n_Retry_ {' and '.join(ways)}." if ways else ""
 
 
 def _told(step: Step, owner: str, kind: str, error: Mapping[str, Json], scope: str | None) -> str:
@@ -286,7 +286,7 @@ def _told(step: Step, owner: str, kind: str, error: Mapping[str, Json], scope: s
     if len(message) > _MOST_TOLD:
         message = f"{message[:_MOST_TOLD]}…"
     if scope == OUTAGE:
-        return f": {message}. Tried again by itself every few minutes. Nothing is lost."
+        return f": {message}. It is retried automatically every few minutes. Nothing is lost."
     if kind == "refusal":
         better = details.get("recommended_model")
         advice = f" Its provider recommends {escape_markup(str(better))}." if better else ""
@@ -300,9 +300,9 @@ def _told(step: Step, owner: str, kind: str, error: Mapping[str, Json], scope: s
             if details.get("explanation")
             else ""
         )
-        return f": {agent.model} declined to go on{category}.{why}{advice}"
+        return f": {agent.model} declined to continue{category}.{why}{advice}"
     if kind == "max_tokens":
-        return f": the answer is longer than {longest(step, owner):,} tokens, and was cut."
+        return f": the answer is longer than {longest(step, owner):,} tokens and was cut off."
     if kind == "output":
         return f": {message}\n>{escape_markup(str(details.get('text') or ''))[:_MOST_TOLD]}"
     code = details.get("errorCode")
@@ -364,10 +364,10 @@ def _stop(step: Step, prompt: Asked, agent: AgentRun) -> None:
     why = (
         agent.stuck
         or (step.state.nodes[path].error if path else None)
-        or {"type": prompt.scope, "message": "it was away"}
+        or {"type": prompt.scope, "message": "it was unavailable"}
     )
     name = (prompt.actor or {}).get("name") or (prompt.actor or {}).get("id")
-    by = f"stopped by {name}" if name else "nobody said in time how it goes on"
+    by = f"stopped by {name}" if name else "nobody decided in time how to continue"
     message = f"node {prompt.node_id}: {by}: {why.get('message')}"
     _emit(step, prompt.path, "stop", error={**why, "message": message}, actor=prompt.actor)
 

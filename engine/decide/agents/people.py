@@ -33,7 +33,7 @@ def hear(step: Step, said: Steer) -> None:
     paths = agents_under_way(step.state)
     if said.to is not None and said.to not in paths:
         name = said.to.rpartition("/")[2]
-        raise AgentOver(f"{name} is over, or has not begun: this was said to no agent.")
+        raise AgentOver(f"{name} has ended or has not begun, so no agent received this.")
     path = said.to or paths[-1]
     if _guest(said.actor) and _policy(step, path, "guests") == "data":
         _say(step, path, said, "overheard")

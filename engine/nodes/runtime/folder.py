@@ -93,7 +93,7 @@ def read_inside(folder: Path, path: str, most: int) -> bytes:
     if found is None:
         raise FileRefused(f"{path} is no file")
     if len(found) > most:
-        raise FileRefused(f"{path} has {max(size, len(found)):,} bytes and the most is {most:,}")
+        raise FileRefused(f"{path} has {max(size, len(found)):,} bytes; the limit is {most:,}")
     return found
 
 

@@ -118,7 +118,7 @@ def test_an_edit_needs_the_approval_that_the_note_had_at_that_moment(
 def test_what_is_read_in_other_channels_is_edited_by_no_member_of_one() -> None:
     """A note of the flow that nobody approved can be forgotten, and not changed."""
     (row,) = rows_of(talk("memory: {write: auto, scope: flow}").model("", KEEP))
-    assert "can be forgotten" in (memory.refusal(row, member("U0EVE"), Gate("T1")) or "")
+    assert "can be deleted" in (memory.refusal(row, member("U0EVE"), Gate("T1")) or "")
     (row,) = rows_of(talk("memory: auto").model("", KEEP))
     assert memory.refusal(row, member("U0EVE"), Gate("T1")) is None
 

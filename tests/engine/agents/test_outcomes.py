@@ -70,8 +70,8 @@ nodes:
 
 REFUSED = {"category": "cyber", "explanation": "It looks like an attack."}
 
-BUTTONS = ["Try again", "Other model", "Tell it", "Stop"]
-AWAY_BUTTONS = ["Try again", "Other model", "Stop"]
+BUTTONS = ["Retry", "Other model", "Tell it", "Stop"]
+AWAY_BUTTONS = ["Retry", "Other model", "Stop"]
 """Where no words help: the model cannot be asked."""
 
 STUCK: dict[str, dict[str, Any]] = {
@@ -474,7 +474,7 @@ def test_a_conversation_that_does_not_fit_is_summed_up_by_itself_once() -> None:
     case.model("It was restarted.")
     assert "It was restarted." in case.said()
     case.when(case.broke("context_too_long", retryable=False))
-    assert "_Try again_ sums up the conversation without its largest results." in case.prompt.message
+    assert "_Try again_ summarizes the conversation without its largest results." in case.prompt.message
     assert case.decide("retry").request()["purpose"] == "compact"
     assert case.agent.compacts == "brief"
 
@@ -610,7 +610,7 @@ def away(case: Talk, minutes: float) -> Talk:
 
 
 def test_an_outage_of_ten_minutes_is_told_with_buttons() -> None:
-    """Before that there is no card; the call is tried again meanwhile, and the card goes when the provider is back."""
+    """Before that there is no card; the call is tried again meanwhile, and the card goes when the provider is available again."""
     case = away(after_a_tool(), 5)
     assert not case.state.prompts
     asked_anew(away(case, 11))

@@ -220,5 +220,5 @@ def test_the_next_try_does_not_go_back_behind_what_a_tool_has_done() -> None:
     path = next(path for path in case.state.launched if path.endswith("tool[1]"))
     case.when(NodeCut(path, 1, "cut"))
     assert case.state.ended
-    with pytest.raises(SessionError, match="Start it anew"):
+    with pytest.raises(SessionError, match="Start a new run"):
         past.failed_at(case.events)
