@@ -113,7 +113,7 @@ def _markdown(name: str, file: str, found: Sequence[Compared]) -> Iterator[str]:
     different = [one for one in found if not one.same]
     if different:
         yield ""
-        yield "| run | | under the new text |"
+        yield "| run | | under the new version |"
         yield "|---|---|---|"
         for one in different:
             told = "<br>".join(clean(line).replace("|", "\\|").replace("<", "&lt;") for line in _told(one))

@@ -124,7 +124,7 @@ def _problem(gate: _Gate, state: State, node: Node, path: str, config: Json, now
     if shown.get("path") != path:
         return f"{name} approved {shown.get('path')}, and this is {path}."
     if shown.get("digest") != digest(node.type, config):
-        return f"it was about to do something else than {name} approved. Ask for a new approval."
+        return f"{name} did not approve what it was about to do. Ask for a new approval."
     valid = float(shown.get("validSeconds") or 0)
     if timestamps.after(prompt.at, valid) < now:
         span = format_duration(valid)

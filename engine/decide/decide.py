@@ -1,6 +1,6 @@
 """`decide`: turn a command into events. Pure.
 
-A command that was taken before yields no events; a refused command raises and yields none either. `run_to_fixpoint`
+A command that was already used yields no events; a refused command raises and yields none either. `run_to_fixpoint`
 (`engine.decide.fixpoint`) ends every step: it writes what follows without any further command.
 """
 

@@ -36,7 +36,7 @@ def _still_owed(state: State, event: Event) -> tuple[Owed, ...]:
     first = state.owed[0]
     if event.timestamp != state.updated_at:
         raise MalformedJournal(
-            f"it is of another time than the step that it is in: {_told(first)} is missing"
+            f"its time differs from that of its step: {_told(first)} is missing"
         )
     if event.type not in first.types:
         if event.type in _BETWEEN.get(first.types[0], ("flow:resumed",)):

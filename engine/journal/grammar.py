@@ -46,7 +46,7 @@ def frame_at(state: State, scope: str) -> Frame:
     """The pass at an address."""
     frame = state.frames.get(scope)
     if frame is None:
-        raise MalformedJournal(f"nothing goes on in {scope or 'the flow'}")
+        raise MalformedJournal(f"nothing is running in {scope or 'the flow'}")
     return frame
 
 
@@ -64,7 +64,7 @@ def container_at(state: State, path: str) -> ContainerRun:
     """The container at a path that is under way."""
     container = state.containers.get(path)
     if container is None:
-        raise MalformedJournal(f"{path} is no container that is under way")
+        raise MalformedJournal(f"{path} is not a running container")
     return container
 
 
@@ -78,7 +78,7 @@ def agent_around(state: State, path: str) -> str:
     frame = state.frames.get(scope_of(path))
     owner = None if frame is None else frame.owner
     if owner is None or state.containers[owner].agent is None:
-        raise MalformedJournal(f"{path} is no model call and no tool call of an agent")
+        raise MalformedJournal(f"{path} is neither a model call nor a tool call of an agent")
     return owner
 
 
@@ -93,10 +93,10 @@ def closed_prompt(state: State, run: NodeRun) -> Asked | None:
 def through(frame: Frame, where: str) -> None:
     """Check that every node of a pass has its outcome, as far as that shows without its list."""
     if frame.running or frame.jumps:
-        raise MalformedJournal(f"{where} is not over: a node of it runs, or a jump is to come")
+        raise MalformedJournal(f"{where} has not finished: a node is running or a jump is pending")
     graph = frame.graph
     if graph is not None and (graph.ready or graph.ended or graph.again or _waiting(frame, graph)):
-        raise MalformedJournal(f"{where} is not over: nodes of its graph have not run")
+        raise MalformedJournal(f"{where} has not finished: nodes of its graph have not run")
 
 
 def _waiting(frame: Frame, graph: Graph) -> bool:

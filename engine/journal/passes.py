@@ -29,7 +29,7 @@ def enter(
     earlier, nodes = frame.nodes.get(node_id), state.nodes
     if earlier is not None:
         if not frame.loops or earlier in state.active or visit_of(path) != visit_of(earlier) + 1:
-            raise MalformedJournal(f"{earlier} stands in this pass already")
+            raise MalformedJournal(f"{earlier} is already in this iteration")
         nodes = nodes.delete(earlier)
     return nodes, replace(
         frame,

@@ -175,7 +175,7 @@ def agent_at(state: State, path: str) -> AgentRun:
     """The conversation of the agent at a path."""
     container = state.containers.get(path)
     if container is None or container.agent is None:
-        raise MalformedJournal(f"{path} is no agent that is under way")
+        raise MalformedJournal(f"{path} is not a running agent")
     return container.agent
 
 

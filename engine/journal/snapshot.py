@@ -131,11 +131,11 @@ def read_export(data: bytes) -> dict[str, Json]:
     value, *added = _pieces(data)
     wanted = ("version", "sessionId", "state", "journal", "flow", "mac")
     if not isinstance(value, dict) or any(name not in value for name in wanted):
-        raise SnapshotRefused(f"This is no snapshot file: it needs {', '.join(wanted)}.")
+        raise SnapshotRefused(f"This is not a snapshot file: it needs {', '.join(wanted)}.")
     if value["version"] != VERSION or not isinstance(value["journal"], list):
         raise SnapshotRefused(f"This snapshot has version {value['version']}; this release reads {VERSION}.")
     if any(not isinstance(part, dict) or part.keys() != {"journal", "mac"} for part in added):
-        raise SnapshotRefused("This is no snapshot file: what was added to it is nothing that sayso adds.")
+        raise SnapshotRefused("This is not a snapshot file: it has additions that sayso does not write.")
     return {**value, "added": added}
 
 
@@ -147,11 +147,11 @@ def _pieces(data: bytes) -> list[Json]:
     except NotJson as error:
         *whole, _cut = data.split(b"\n")
         if not whole:
-            raise SnapshotRefused(f"This is no snapshot file: {error}") from error
+            raise SnapshotRefused(f"This is not a snapshot file: {error}") from error
     try:
         return [decode_signed(line) for line in whole]
     except NotJson as error:
-        raise SnapshotRefused(f"This is no snapshot file: {error}") from error
+        raise SnapshotRefused(f"This is not a snapshot file: {error}") from error
 
 
 # --- the state as JSON -------------------------------------------------------------------------------------

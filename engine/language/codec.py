@@ -94,7 +94,7 @@ def _refuse_twice(pairs: list[tuple[str, Json]]) -> None:
     names = [name for name, _ in pairs]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise NotJson(f"the key {twice[:80]!r} stands twice in one object")
+        raise NotJson(f"the key {twice[:80]!r} appears twice in one object")
 
 
 def copy(value: Json) -> Json:
@@ -185,7 +185,7 @@ def _culprit(value: Json, where: str = "value", depth: int = 0) -> str:
     if isinstance(value, dict):
         for key, item in value.items():
             if type(key) is not str:
-                return f"{where} has a key that is no text ({key!r})"
+                return f"{where} has a key that is not text ({key!r})"
             inner = _culprit(item, f"{where}.{key}", depth + 1)
             if inner:
                 return inner

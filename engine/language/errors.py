@@ -237,7 +237,7 @@ class DayBudgetSpent(StorageError):
     def __init__(self, day: str, left: Decimal, wanted: Decimal) -> None:
         self.left = left
         super().__init__(
-            f"${left:f} are left of what model calls may cost on {day} (UTC), and this one may cost ${wanted:f}."
+            f"${left:f} are left of the budget for model calls on {day} (UTC), but this call may cost ${wanted:f}."
         )
 
 
@@ -360,4 +360,4 @@ class PauseError(BaseException):
     def __init__(self, saved: object = None, state: dict[str, object] | None = None) -> None:
         self.saved = saved
         self.state = state
-        super().__init__("the node was asked to leave")
+        super().__init__("the node was asked to stop")

@@ -381,7 +381,7 @@ def _checked(run: Run) -> Run:
     def checked(context: Mapping[str, Any]) -> Json:
         value = run(context)
         if _has_marker(value):
-            raise ExpressionError("the value has a key `$secret`, which data may not have in this place")
+            raise ExpressionError("the value has a key `$secret`, which is not allowed in data here")
         return value
 
     return checked

@@ -165,7 +165,7 @@ _FORMAT = re.compile(r"%(%|[-+ 0#]*\d{0,3}(?:\.\d{1,3})?[sdifgGeExXo])")
 
 def _format(value: str, *args: Any) -> str:
     if "%" in _FORMAT.sub("", value):
-        raise BadValue("format knows %s, %d, %.2f and the like, with a width of at most three digits")
+        raise BadValue("format supports %s, %d, %.2f and such, with a width of at most three digits")
     return value % tuple(item if type(item) in (int, float, str) else as_text(item) for item in args)
 
 
@@ -206,7 +206,7 @@ def _round(value: float, precision: int = 0, method: str = "common") -> float | 
     if not 0 <= precision <= 15:
         raise BadValue("round takes a precision from 0 to 15")
     if method not in _ROUNDINGS:
-        raise BadValue("round knows the methods common, ceil and floor")
+        raise BadValue("round supports the methods common, ceil and floor")
     if isinstance(value, int):
         return value
     # Rounded as written: the binary number for 0.29 is a little less.
@@ -295,7 +295,7 @@ def _truncate(
 def _size(value: Any, binary: bool = False) -> str:
     number, base = _float(value, None), 1024 if binary else 1000
     if number is None:
-        raise BadValue(f"{value[:40]!r} is no number of bytes")
+        raise BadValue(f"{value[:40]!r} is not a number of bytes")
     if abs(number) < base:
         return f"{number:.0f} Byte{'' if abs(number) == 1 else 's'}"
     steps = next((step for step in range(1, 8) if round(abs(number) / base**step, 1) < base), 8)

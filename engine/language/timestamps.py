@@ -137,5 +137,5 @@ def parse_moment(text: str) -> str:
         exact = text if "T" in text else f"{text[:10]}T09:00:00"
         raise ValueError(f"{text} has no offset: write {exact}Z for UTC, or add an offset such as +01:00")
     if not 1970 < moment.year < 9999:
-        raise ValueError(f"{text} is not a year that a flow waits for")
+        raise ValueError(f"{text} is not a year that a flow can wait for")
     return to_text(moment)

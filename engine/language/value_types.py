@@ -68,7 +68,7 @@ class _Plain:
             self._spend(None, 2)
             for key, item in value.items():
                 if type(key) is not str:
-                    raise BadValue(f"the result has a key that is no text ({key!r})")
+                    raise BadValue(f"the result has a key that is not text ({key!r})")
                 self._spend(None, len(key) + 1)
                 result[key] = self.visit(item)
             return result

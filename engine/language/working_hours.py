@@ -62,10 +62,10 @@ def minutes(text: str) -> int:
     if text == _MIDNIGHT:
         return 24 * 60
     if len(text) != 5 or text[2] != ":" or not (text[:2] + text[3:]).isdecimal():
-        raise ValueError(f"{text[:20]!r} is no time of day: write 09:00")
+        raise ValueError(f"{text[:20]!r} is not a time of day: write 09:00")
     hour, minute = int(text[:2]), int(text[3:])
     if hour > 23 or minute > 59:
-        raise ValueError(f"{text} is no time of day: write 00:00 to 24:00")
+        raise ValueError(f"{text} is not a time of day: write 00:00 to 24:00")
     return hour * 60 + minute
 
 
@@ -147,7 +147,7 @@ def moved(moment: str, duration: str | int | float, sign: int) -> str:
             timestamps.from_text(parse_moment(moment)) + timedelta(seconds=sign * seconds)
         )
     except OverflowError:
-        raise ValueError(f"{moment} and {duration} lead beyond the calendar") from None
+        raise ValueError(f"{moment} and {duration} are outside the calendar") from None
 
 
 def seconds_since(moment: str, earlier: str) -> float:
@@ -162,6 +162,6 @@ def written(moment: str, form: str, zone: str) -> str:
     if len(form) > MAX_FORMAT or any(
         each not in _DIRECTIVES or not each for each in _DIRECTIVE.findall(form)
     ):
-        raise ValueError(f"date knows %{', %'.join(_DIRECTIVES)}, in at most {MAX_FORMAT} characters")
+        raise ValueError(f"date supports %{', %'.join(_DIRECTIVES)}, in at most {MAX_FORMAT} characters")
     here = timestamps.from_text(parse_moment(moment)).astimezone(UTC if zone == "UTC" else _zone(zone))
     return here.strftime(form)

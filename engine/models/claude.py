@@ -110,7 +110,7 @@ class ClaudeProvider:
         except ProviderError:
             raise
         except Exception as error:
-            log.info("what %s takes is not known, so what this release knows holds: %s", model, error)
+            log.info("could not look up the limits of %s, so the data of this release is used: %s", model, error)
             lasts = _SOON
         self._models[model] = (known, time.monotonic() + lasts)
         return known
@@ -139,7 +139,7 @@ class ClaudeProvider:
                 feature = refused(left, str(error)) if type(error) is InvalidRequest else None
                 if feature is None:
                     raise
-                log.warning("%s is asked without %s from now on: %s", request.model, feature.name, error)
+                log.warning("%s is now called without %s: %s", request.model, feature.name, error)
                 off.append(feature)
         opened.append(stream.response)
         return stream.response
@@ -173,12 +173,12 @@ class ClaudeProvider:
         variables = " or ".join(KEY_VARIABLES)
         if not self._key:
             raise AccessDenied(
-                f"no key for Claude is set: set {variables} (sayso dev tries flows without one)"
+                f"no key for Claude is set: set {variables} (sayso dev runs flows without one)"
             )
         if self._auth not in AUTH:
             raise InvalidRequest(f"{AUTH_VARIABLE} takes {' or '.join(AUTH)}, not {self._auth!r}")
         if not re.fullmatch("[!-~]+", self._key):
-            raise AccessDenied(f"the key for Claude ({variables}) has characters that no key has")
+            raise AccessDenied(f"the key for Claude ({variables}) has characters that are not allowed in a key")
         try:
             address = urlsplit(self._base_url)
             usable = address.scheme in ("http", "https") and address.hostname and address.port != 0
@@ -239,7 +239,7 @@ async def _raw_events(response: Any, assembly: Assembly) -> AsyncIterator[Any]:
             yield event
     except http.TimeoutException as error:
         raise Unavailable(
-            "Claude fell silent in the middle of an answer",
+            "Claude stopped in the middle of an answer",
             request_id=assembly.request_id,
             usage=assembly.usage,
         ) from error
@@ -391,8 +391,8 @@ def _said(kind: type[ProviderError]) -> str:
         RateLimited: "Claude's rate limit is reached",
         Overloaded: "Claude is overloaded",
         AccessDenied: "Claude refused the key",
-        SpendLimit: "the account may spend no more on Claude",
-        ModelGone: "Claude has no such model",
+        SpendLimit: "the account has reached its spending limit for Claude",
+        ModelGone: "Claude does not have this model",
         InvalidRequest: "Claude refused the request",
         PrefixMismatch: "Claude refused the request",
         ContextTooLong: "the conversation is too long for Claude",

@@ -66,8 +66,8 @@ def schema_by_hints(function: Callable[..., Any]) -> dict[str, Json]:
         try:
             schema: dict[str, Json] = TypeAdapter(hint).json_schema()
         except PydanticUserError as error:
-            text = f"its parameter `{name}` has the type hint {hint!r}, for which there is nothing in JSON"
-            raise NodeError(f"{text}; say under `input` of the tool what it takes", "args") from error
+            text = f"its parameter `{name}` has the type hint {hint!r}, which has no JSON equivalent"
+            raise NodeError(f"{text}; describe it under `input` of the tool", "args") from error
         definitions |= schema.pop("$defs", {})
         if parameter.default is inspect.Parameter.empty:
             required.append(name)

@@ -50,7 +50,7 @@ async def complete(
                 on_event(event)
             if isinstance(event, Finished):
                 return event.result
-    raise RuntimeError(f"{type(provider).__name__} ended a turn without Finished and without an error")
+    raise RuntimeError(f"{type(provider).__name__} ended a turn without Finished or an error")
 
 
 # --- abort -------------------------------------------------------------------------------------------------

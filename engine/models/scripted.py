@@ -125,13 +125,13 @@ class Turn(_Strict):
     def _says_one_thing(self) -> Turn:
         says = bool(self.thinking or self.text or self.blocks or self.tools)
         if self.error is not None and (says or self.cut or self.stop_reason or self.usage):
-            raise ValueError("a turn that is an error is nothing else")
+            raise ValueError("a turn with an error cannot have anything else")
         if self.error is None and not says and self.stop_reason is None:
             raise ValueError("a turn says something, calls a tool, or is an error")
         if self.others and self.expect is None:
-            raise ValueError("`or` has what is said when `expect` does not fit, and there is no `expect`")
+            raise ValueError("`or` is used when `expect` does not match, but there is no `expect`")
         if any(other.others or other.error or other.cut for other in self.others):
-            raise ValueError("under `or` stand answers: no errors, nothing that is cut, and no further `or`")
+            raise ValueError("`or` can only have answers: no errors, no cut answers, and no other `or`")
         return self
 
 
@@ -227,14 +227,14 @@ class ScriptedProvider:
         """Raise `ScriptError` where turns are left: a test calls it at its end."""
         left = len(self.script.turns) - self.position
         if left:
-            raise ScriptError(f"{left} of {len(self.script.turns)} turns of the script were not asked for")
+            raise ScriptError(f"{left} of {len(self.script.turns)} turns of the script were not used")
 
     def _take(self, request: TurnRequest) -> tuple[int, Turn]:
         """The next turn and its number, from 1, once the request is what it expects; else it stays the next."""
         number = self.position + 1
         if self.position >= len(self.script.turns):
             last = _excerpt(request.messages[-1])
-            raise ScriptError(f"the script has ended after {self.position} turns, and now came: {last}")
+            raise ScriptError(f"the script ended after {self.position} turns, but another call came: {last}")
         turn = _fitting(number, self.script.turns[self.position], request.messages[-1])
         offered = [tool.name for tool in request.tools]
         for call in turn.tools:
@@ -360,8 +360,7 @@ SUFFIXES = (".script.yml", ".script.yaml")
 _PLACE = re.compile(r"(?:^|/)(?P<agent>[^/~#\[\]]+)(?:[~#\[][^/]*)?/turn\[(?P<number>\d+)\]$")
 
 _ECHO = (
-    "This answer is scripted: no key for Claude is set here (ANTHROPIC_API_KEY), so nobody has thought about what you "
-    "asked. With a key Claude answers in this place; a script beside the flow ({file}) can say what should stand here."
+    "This answer is scripted: no key for Claude is set here (ANTHROPIC_API_KEY), so no model has read your question. With a key, Claude answers here; without one, a script beside the flow ({file}) can set this text."
 )
 
 
@@ -369,7 +368,7 @@ def place_of(path: str) -> tuple[str, int]:
     """The id of the agent whose model call this is, and the call's number, from 1. Raises `ScriptError`."""
     found = _PLACE.search(path)
     if found is None:
-        raise ScriptError(f"{path} is no model call of an agent, so no script says what it answers")
+        raise ScriptError(f"{path} is not a model call of an agent, so no script has an answer for it")
     return found["agent"], int(found["number"])
 
 

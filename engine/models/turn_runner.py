@@ -126,7 +126,7 @@ def _as_approved(tool: Tool, known: Sequence[Json]) -> Tool:
 
 async def no_mcp(server: str, names: Sequence[str]) -> Sequence[Tool]:
     """Raise: no MCP servers are configured."""
-    text = f"no MCP server is configured here, so {server} cannot be asked for its tools"
+    text = f"no MCP server is configured here, so the tools of {server} are unknown"
     raise McpUnavailable(text, lasting=True)
 
 
@@ -199,7 +199,7 @@ class TurnRunner:
             return unsent(error.code, str(error))
         except Exception as error:
             if limit.expired():
-                return Interrupted("timeout", f"the model had not answered after {ctx.timeout:g} s")
+                return Interrupted("timeout", f"the model did not answer within {ctx.timeout:g} s")
             log.exception("%s %s: a turn raised", ctx.session_id, ctx.path)
             return Failed("internal", f"{type(error).__name__}: {error}", no_details())
 
@@ -292,7 +292,7 @@ class TurnRunner:
                 ctx.stream(event)
                 if isinstance(event, Finished):
                     return event.result
-        raise RuntimeError(f"{type(provider).__name__} ended a turn without Finished and without an error")
+        raise RuntimeError(f"{type(provider).__name__} ended a turn without Finished or an error")
 
     async def _made(self, config: dict[str, Json], ctx: NodeContext) -> _Made:
         opened = dict[str, Json]()
@@ -325,7 +325,7 @@ class TurnRunner:
         try:
             return {_place_key(place): said_text(place, await self.said_in(place)) for place in places}
         except SaysoError as error:
-            raise PlaceUnread(f"what was said before cannot be read now: {error}") from error
+            raise PlaceUnread(f"earlier messages cannot be read right now: {error}") from error
 
     async def _first(self, config: dict[str, Json], ctx: NodeContext, facts: ModelFacts) -> TurnRequest:
         """The request of a conversation that is not opened."""
@@ -349,7 +349,7 @@ class TurnRunner:
             raise
         except Exception as error:
             lasting = isinstance(error, SaysoError) and error.code in _LASTING
-            message = f"the MCP server {server} did not say what its tools are: {error}"
+            message = f"the MCP server {server} did not list its tools: {error}"
             raise McpUnavailable(message, lasting=lasting) from error
 
 
@@ -429,7 +429,7 @@ def file_block(named: Mapping[str, Json], data: bytes, name: str) -> Json:
     kind = sniffed(data[:4096])
     if str(named.get("mediaType")).startswith("image/") and kind not in IMAGE_TYPES:
         # What it may cost was reckoned by what it said it was.
-        raise FileRefused(f"{name} was sent as a picture and is {kind}; send it again as what it is")
+        raise FileRefused(f"{name} was sent as a picture but is {kind}; send it again as such a file")
     if kind in IMAGE_TYPES:
         return image_block(kind, base64.b64encode(data).decode())
     if kind == "application/pdf":

@@ -320,7 +320,7 @@ class Dispatcher:
             except SaysoError as error:
                 log.warning("%s: %s", session_id, error)
             except Exception:
-                log.exception("%s cannot go on", session_id)
+                log.exception("%s cannot continue", session_id)
 
     async def _go_on_in(self, lane: str, shared: SharedLanes) -> None:
         """Continue the sessions of a lane that have no owner, get a lock, or have due timers."""

@@ -177,7 +177,7 @@ class Engine:
             return
         _, stubborn = await asyncio.wait(tasks, timeout=LEAVE_SECONDS)
         for task in stubborn:
-            log.error("%s did not leave within %g s and is left behind", task.get_name(), LEAVE_SECONDS)
+            log.error("%s did not stop within %g s and is abandoned", task.get_name(), LEAVE_SECONDS)
             task.cancel()
 
     async def _between_steps(self, do: Callable[[ActiveSession], None] = lambda live: None) -> None:
@@ -260,7 +260,7 @@ class Engine:
         if isinstance(message, Answer):
             return await self.apply(session_id, message, consumed=consumed)
         if actor is None:
-            raise NotAllowed("Say who resumes it (actor). Nothing was changed.")
+            raise NotAllowed("Pass the person who resumes it (actor). Nothing was changed.")
         head = await self.head(session_id)
         if head.status in ENDED:
             stands = (await self.state(session_id)).stands
@@ -352,7 +352,7 @@ class Engine:
         from engine.run import export  # as forks and migration below: most processes need none of them
 
         if isinstance(message, str) and actor is None:
-            raise NotAllowed("Say who resumes it (actor). Nothing was changed.")
+            raise NotAllowed("Pass the person who resumes it (actor). Nothing was changed.")
         session_id = await self._bring(await export.verified_file(self.writer, data))
         if message is None:
             return await self.state(session_id)
@@ -375,7 +375,7 @@ class Engine:
             with export.files_brought(file, self.executor.jobs.folder(state.session_id)):
                 await self._create(flow, events, state, new)
         except LockHeld as error:
-            raise SnapshotRefused(f"{error} Bring the session here when that one has ended.") from error
+            raise SnapshotRefused(f"{error} Import the session when that one has ended.") from error
         return state.session_id
 
     async def _create(self, flow: Flow, events: list[Event], state: State, new: NewSession) -> None:
@@ -424,7 +424,7 @@ class Engine:
         journal = await self.journal(session_id)
         failed = past.failed_at(journal)
         new_id = past.next_try(session_id)
-        begun = past.TriedAgain(f"It is tried again already, as {new_id}.")
+        begun = past.TriedAgain(f"It is already being retried, as {new_id}.")
         async with self._one_try:
             if await self.writer.call(self.store.sessions.head, new_id) is not None:
                 raise begun
@@ -461,7 +461,7 @@ class Engine:
             flow = text
         if flow.absent:
             why = "; ".join(flow.absent.values())
-            raise SessionError(f"{why}: session {session_id} is begun again once that is put right.")
+            raise SessionError(f"{why}: session {session_id} starts again once this is fixed.")
         found = past.answered(begun.state, derive_state(journal[: begun.seq]), answers) if answers else {}
         commands = [
             self._fork_answer(begun.state.prompts[prompt_id], answer, actor)

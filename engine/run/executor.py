@@ -91,7 +91,7 @@ class Executor:
             with under(permit):
                 await before_effect()
                 command = (
-                    NodeCut(path, run.attempt, "left", "it was told to leave before it began", run.saved)
+                    NodeCut(path, run.attempt, "left", "it was told to stop before it began", run.saved)
                     if live.stops[name].is_set()
                     else await self._without_files(live, path, run, live.stops[name])
                 )
@@ -100,7 +100,7 @@ class Executor:
             await self.on_outcome(live, command)
         except FenceLost:
             # Its start is durable: the session's new owner finds it interrupted.
-            log.info("%s: %s is left: another process may have the session", live.session_id, path)
+            log.info("%s: %s is skipped: another process may have the session", live.session_id, path)
             await self.on_fenced(live)
         except asyncio.CancelledError:
             # Left behind at a shutdown: its start is durable, so the next claim finds it interrupted.
@@ -168,7 +168,7 @@ class Executor:
         try:
             self.on_stream(session_id, path, event)
         except Exception:
-            log.exception("what %s of %s says could not be shown", path, session_id)
+            log.exception("the text of %s of %s could not be shown", path, session_id)
 
 
 # --- active sessions ---------------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ def checked_id(session_id: str) -> str:
     """A session id that a caller gave, or a file: it names a folder and files. Raises `SessionError`."""
     if _SESSION_ID.fullmatch(session_id) is None:
         raise SessionError(
-            f"{session_id!r} is no session id: it is `session-` and 1 to 100 letters, digits, `-` or `_`."
+            f"{session_id!r} is not a session ID: use `session-` and 1 to 100 letters, digits, `-` or `_`."
         )
     return session_id
 
@@ -267,7 +267,7 @@ def random_text() -> str:
 
 
 _NO_RUNNER = (
-    "Nothing here runs nodes of type `{}`: give the engine a runner for it. `engine.Runtime` has all of them."
+    "There is no runner for nodes of type `{}`: give the engine one. `engine.Runtime` has all of them."
 )
 
 

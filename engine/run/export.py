@@ -62,7 +62,7 @@ def files_brought(file: dict[str, Json], workdir: Path) -> Iterator[None]:
             for text in file.get("kept", {}).values():
                 keep(workdir, base64.b64decode(text))
         except OSError as error:
-            raise SnapshotRefused(f"The files of the session cannot be kept in {folder}: {error}") from error
+            raise SnapshotRefused(f"The files of the session cannot be stored in {folder}: {error}") from error
         yield
     except BaseException:
         if not was_here:
@@ -115,7 +115,7 @@ def _signatures(file: dict[str, Json]) -> list[tuple[bytes, str]]:
         for part in file["added"]:
             found.append((signed_addition(found[-1][1], part["journal"]), str(part["mac"])))
     except NotJson as error:
-        raise SnapshotRefused(f"This is no snapshot file: {error}") from error
+        raise SnapshotRefused(f"This is not a snapshot file: {error}") from error
     return found
 
 
@@ -138,7 +138,7 @@ def flow_in(file: dict[str, Json]) -> Flow:
     flow = flow_from_body(canonical(file["flow"]))
     if flow.absent:
         why = "; ".join(flow.absent.values())
-        raise SnapshotRefused(f"{why}: session {file['sessionId']} is brought here once that is put right.")
+        raise SnapshotRefused(f"{why}: session {file['sessionId']} is imported once this is fixed.")
     return flow
 
 
@@ -150,13 +150,12 @@ def refuse_other_history(session_id: str, here: Sequence[Event], there: Sequence
             + (
                 "resume the session itself."
                 if len(here) > len(there)
-                else "go on where the snapshot was made."
+                else "continue where the snapshot was made."
             )
         )
     if list(here) != list(there):
         raise SnapshotRefused(
-            f"Session {session_id} went on here and where the snapshot was made, each in its own way; "
-            "resume the session itself."
+            f"Session {session_id} continued differently here and where the snapshot was made; resume the session itself."
         )
 
 
@@ -166,6 +165,5 @@ def refuse_unpaused(state: State) -> None:
         raise SnapshotRefused(f"Session {state.session_id} is {state.stands}; there is nothing to resume.")
     if state.phase != "waiting":
         raise SnapshotRefused(
-            f"Session {state.session_id} was running when this snapshot was made, so what its nodes did since is "
-            "not known here; take a snapshot when it is paused."
+            f"Session {state.session_id} was running when this snapshot was made, so later work of its nodes is unknown here; take a snapshot while it is paused."
         )

@@ -60,7 +60,7 @@ class Failures:
         way = type(error).__name__
         counts[way] += 1
         if counts.total() == 1:
-            log.error("inbox row %s failed and is tried again", row.key, exc_info=error)
+            log.error("inbox row %s failed and is retried", row.key, exc_info=error)
         if counts[way] >= MOST_FAILURES:
             tries = counts.total()
             now, message = self._engine.now(), str(error)[:_LONGEST].encode("utf-8", "replace").decode()
@@ -68,7 +68,7 @@ class Failures:
             try:
                 said = await self._tell(row) if self._tell is not None else ()
             except Exception:
-                log.exception("nobody can be told that inbox row %s is set aside", row.key)
+                log.exception("nobody could be notified that inbox row %s was set aside", row.key)
                 said = ()
             await self._engine.writer.call(
                 self._engine.store.consume, [Consumed(row.id, DEAD, result)], now, list(said)

@@ -158,5 +158,5 @@ def _flow_files(directory: FilePath) -> list[FilePath]:
         return [path for path in directory.iterdir() if is_flow_file(path.name) and path.is_file()]
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        text = f"the folder of flows cannot be read: {reason}"
+        text = f"the flows folder cannot be read: {reason}"
         raise FlowError([Problem(str(directory), 1, 1, text)]) from error

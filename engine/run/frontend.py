@@ -113,7 +113,7 @@ class NoFrontend(Frontend):
 
     async def deliver(self, message: Message, key: str) -> dict[str, Json]:
         """See `Frontend.deliver`."""
-        raise NotDelivered("Nothing here delivers messages: give the Runtime a frontend (frontend=...).")
+        raise NotDelivered("There is nothing to deliver messages with: give the Runtime a frontend (frontend=...).")
 
     def observe(self, state: State, events: Sequence[Event]) -> None:
         """See `Frontend.observe`."""
@@ -238,14 +238,14 @@ class FrontendWorker:
         except (Exception, asyncio.CancelledError) as error:
             if isinstance(error, asyncio.CancelledError) and _cancelled():
                 raise
-            log.warning("%s is tried again: %s: %s", row.key, type(error).__name__, error)
+            log.warning("%s is retried: %s: %s", row.key, type(error).__name__, error)
             if row.kind == "ask" or row.attempts + 1 < MOST_ATTEMPTS:
                 first, most = BACKOFF_SECONDS
                 now = self._engine.now()
                 later = timestamps.after(now, min(most, first * 2.0 ** min(row.attempts, 10)))
                 await call(store.outbox.finish, row.id, row.rev, now=now, state="pending", not_before=later)
                 return False
-            log.error("%s is given up after %d attempts", row.key, MOST_ATTEMPTS, exc_info=error)
+            log.error("gave up on %s after %d attempts", row.key, MOST_ATTEMPTS, exc_info=error)
             text = f"The message could not be delivered: {type(error).__name__}: {error}"
             items = [self._undelivered(row, text)] if row.kind == "message" else []
         await call(store.outbox.finish, row.id, row.rev, now=self._engine.now(), state="sent", items=items)
@@ -304,7 +304,7 @@ async def _awaited(name: str, method: Callable[..., Awaitable[Json]], *given: ob
     made = method(*given)
     if inspect.isawaitable(made):
         return await made
-    log.error("`%s` of the frontend must be an `async def`: sessions stand still while it runs.", name)
+    log.error("`%s` of the frontend must be an `async def`: it blocks all sessions while it runs.", name)
     return made
 
 

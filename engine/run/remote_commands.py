@@ -101,7 +101,7 @@ def made(key: str, read: Callable[[], dict[str, Any]]) -> Command:
 def _known(unknown: set[str], what: str) -> None:
     """Leave unknown content to the newer release that wrote it."""
     if unknown:
-        raise SchemaTooNew(f"This release does not know {what} {min(unknown)!r}: a newer one wrote it.")
+        raise SchemaTooNew(f"This release does not know {what} {min(unknown)!r}: a newer release wrote it.")
 
 
 def _part(key: str, data: dict[str, Any], name: str) -> Any:

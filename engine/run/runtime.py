@@ -109,7 +109,7 @@ class Runtime:
         a `manager`. MCP servers may send people to `link_hosts` only."""
         if not isinstance(store, str) and not hasattr(store, "register"):
             raise TypeError(
-                f"A store is a URL (sqlite:///deploy.db) or what open_store returns, not {store!r}."
+                f"A store is a URL (sqlite:///deploy.db) or the result of open_store, not {store!r}."
             )
         self._where = store
         self._shows = frontend is not None
@@ -137,14 +137,14 @@ class Runtime:
     def engine(self) -> Engine:
         """Return the engine, for operations that a runtime does not offer. Raises `NotOpen`."""
         if self._engine is None:
-            raise NotOpen("A runtime works inside `async with Runtime(...) as runtime:` only.")
+            raise NotOpen("Use a runtime inside `async with Runtime(...) as runtime:`.")
         return self._engine
 
     # --- life --------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
         if self._engine is not None:
-            raise NotOpen("This runtime is open already; another `async with` takes a Runtime of its own.")
+            raise NotOpen("This runtime is already open; create another Runtime for another `async with`.")
         self._failed = None
         async with contextlib.AsyncExitStack() as stack:
             stack.callback(self._close)
@@ -264,7 +264,7 @@ class Runtime:
         """Start a session; durable when this returns. Raises as `Engine.start`. Secrets that
         are not set are logged first: they may be set before they are needed."""
         if not isinstance(flow, Flow):
-            raise TypeError(f"A flow is what load_flow returns, not {type(flow).__name__}.")
+            raise TypeError(f"A flow must be the result of load_flow, not {type(flow).__name__}.")
         check_actor(actor)
         if flow.secrets:
             secret = self.engine.executor.jobs.secret

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("sayso.engine")
 
-_LEFT = "Session {} was written by a newer release of sayso. It is left as it is, and goes on under that one."
+_LEFT = "Session {} was written by a newer release of sayso. It is not changed and continues under that release."
 CACHED_SESSIONS = 256
 """Most released sessions in the cache, so that successive answers need no loading."""
 
@@ -289,7 +289,7 @@ class Sessions:
             raise SchemaTooNew(_LEFT.format(live.session_id)) from error
         except FlowError as error:
             raise SessionError(
-                f"Session {live.session_id} cannot go on in this release, which cannot read its flow: {error}"
+                f"Session {live.session_id} cannot continue in this release, which cannot read its flow: {error}"
             ) from error
         except StorageError:
             self._stale.add(live.session_id)
@@ -345,7 +345,7 @@ class Sessions:
         for row in [row for row in queue if row.session_id != session_id][:1]:
             head = await self.writer.call(self.store.sessions.head, row.session_id)
             if row.verified and (head is None or head.status in ENDED):
-                log.error("%s is over, and stands in the queue for %s; it is taken out", row.session_id, name)
+                log.error("%s has ended but is in the queue for %s; it is removed", row.session_id, name)
                 gone = [DropLock(name, row.session_id)]
                 await self.writer.call(self.store.consume, (), self.now(), gone)
                 return await self.queue(session_id, name)
@@ -366,7 +366,7 @@ class Sessions:
         places = [row for row in found if isinstance(row, PutLock | TakeLock)]
         if any(isinstance(row, TakeLock) for row in places):
             log.error(
-                "somebody deleted the place of %s in the queue for its lock; it is put back", session_id
+                "the place of %s in the queue for its lock was deleted; it is restored", session_id
             )
             self.store.consume((), self.now(), places)
 
@@ -428,7 +428,7 @@ class Sessions:
         which may be of that release, nothing is written or reported."""
         self._newer.add(live.session_id)
         self._stale.discard(live.session_id)
-        log.warning("%s is left as it is, for a newer release: %s", live.session_id, error)
+        log.warning("%s is left for a newer release: %s", live.session_id, error)
         if self.store.peers():
             return
         head = await self.head(live.session_id)

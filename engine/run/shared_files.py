@@ -103,7 +103,7 @@ class SharedFiles:
             try:
                 copy = await self._current(session_id, epoch)
             except BlobLost as error:
-                log.error("the files of %s are left as they are: %s", session_id, error)
+                log.error("the files of %s are not changed: %s", session_id, error)
                 return ()
             await self._put(session_id, copy)
             stored = await self._stored(session_id)
@@ -123,7 +123,7 @@ class SharedFiles:
         parts = parts_inside(session_folder(self._home, session_id), path)
         entry = manifest[0].get(encoded("/".join(parts)))
         if not isinstance(entry, File):
-            raise FileRefused(f"{path} is no file in the session's folder")
+            raise FileRefused(f"{path} is not a file in the session's folder")
         if entry.size > most:
             raise FileRefused(f"{path} has {entry.size:,} bytes; the limit is {most:,}")
         return await self._bytes(session_id, entry.digest)

@@ -217,7 +217,7 @@ class Stepper:
                 if isinstance(result, Lost):
                     raise result.reason
         except StorageError as error:
-            log.error("%s goes on later: %s", live.session_id, error)
+            log.error("%s continues later: %s", live.session_id, error)
 
     def facts(self, live: ActiveSession) -> Facts:
         assert live.flow is not None

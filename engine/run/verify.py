@@ -42,10 +42,10 @@ def verify(events: Iterable[Event], flow: Flow | None = None) -> State:
     if state.owed:
         types = " or ".join(state.owed[0].types)
         raise MalformedJournal(
-            f"the journal ends in the middle of a step: behind event {state.seq} {types} is missing"
+            f"the journal ends in the middle of a step: {types} is missing after event {state.seq}"
         )
     if flow is not None and events and state.flow_digest != flow.digest:
-        raise MalformedJournal(f"the session pinned the text {state.flow_digest}, and this is {flow.digest}")
+        raise MalformedJournal(f"the session pinned the flow {state.flow_digest}, but this is {flow.digest}")
     return state
 
 
@@ -62,7 +62,7 @@ def _compare(flow: Flow, state: State, event: Event) -> None:
 def _list_at(flow: Flow, frame: Frame) -> NodeList:
     nodes = flow.lists.get(frame.list_id)
     if nodes is None:
-        raise MalformedJournal(f"the text has no list {frame.list_id}")
+        raise MalformedJournal(f"the flow has no list {frame.list_id}")
     return nodes
 
 
@@ -73,7 +73,7 @@ def _defined(flow: Flow, state: State, path: str, node_id: str) -> Node | None:
         return None
     node = _list_at(flow, frame).by_id.get(node_id)
     if node is None:
-        raise MalformedJournal(f"the text has no node {node_id} there")
+        raise MalformedJournal(f"the flow has no node {node_id} there")
     return node
 
 
@@ -158,7 +158,7 @@ def _iteration_completed(flow: Flow, state: State, event: ev.IterationCompleted)
 def _through(nodes: NodeList, frame: Frame, where: str) -> None:
     if not is_through(nodes, frame):
         left = ", ".join(node.id for node in nodes.nodes if node.id not in frame.nodes)
-        raise MalformedJournal(f"{where or 'the flow'} is not over: {left or 'a jump'} is to come")
+        raise MalformedJournal(f"{where or 'the flow'} has not finished: {left or 'a jump'} is pending")
 
 
 def _edge_resolved(flow: Flow, state: State, event: ev.EdgeResolved) -> None:
@@ -176,7 +176,7 @@ def _edge_resolved(flow: Flow, state: State, event: ev.EdgeResolved) -> None:
 def _jumped(flow: Flow, state: State, event: ev.LoopIterate) -> None:
     nodes = _list_at(flow, frame_at(state, scope_of(event.at)))
     if event.edge_to not in nodes.by_id:
-        raise MalformedJournal(f"the text has no node {event.edge_to} there")
+        raise MalformedJournal(f"the flow has no node {event.edge_to} there")
     same(event.position, nodes.by_id[event.edge_to].index, "position")
     if nodes.is_graph:
         same(set(event.reset or ()), {event.edge_to, *nodes.downstream(event.edge_to)}, "nodes")
@@ -200,7 +200,7 @@ def _flow_started(flow: Flow, state: State, event: ev.FlowStarted) -> None:
 def _paused(flow: Flow, state: State, event: ev.FlowPaused) -> None:
     waits = state.inputs is None or event.held or (state.lock is not None and state.lock.acquired_at is None)
     if not waits and not (only_waits(state) and not due(flow, state, KINDS)):
-        raise MalformedJournal("something could go on, or nothing is waited for")
+        raise MalformedJournal("something could continue, or it waits for nothing")
 
 
 def _over(flow: Flow, state: State, event: ev.FlowCompleted | ev.FlowFinalizing) -> None:
@@ -215,7 +215,7 @@ def _over(flow: Flow, state: State, event: ev.FlowCompleted | ev.FlowFinalizing)
 
 def _aborted(flow: Flow, state: State, event: ev.SessionAborted) -> None:
     if state.phase == "finalizing" and flow.finally_list is None:
-        raise MalformedJournal("the session is ending, and its flow has no `finally` that could be skipped")
+        raise MalformedJournal("the session is ending, but its flow has no `finally` to skip")
 
 
 _TEXT: dict[str, Callable[[Flow, State, Any], None]] = {

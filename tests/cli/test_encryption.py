@@ -57,7 +57,7 @@ def test_keys_can_be_a_secret(home: Cli, where: str) -> None:
     nosy = "flow: nosy\nnodes:\n  - {id: a, type: shell, with: {run: [env], env: {A: '{{ secrets.ENCRYPTION_KEYS }}'}}}\n"
     home.write("flows/nosy.yml", nosy)
     done = home.run("run", "nosy", "--no-input")
-    assert "belongs to sayso itself" in done.out + done.err
+    assert "is reserved for sayso" in done.out + done.err
     assert OLD not in done.out + done.err
 
 

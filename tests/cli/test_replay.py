@@ -147,7 +147,7 @@ def test_it_is_told_for_people_and_for_a_pull_request(recorded: Cli) -> None:
     assert told[-1].endswith(": 1 would differ, 1 approval would change.")
     marked = recorded.run("replay", "deploy", "--against", "new.yml", "--markdown").out.splitlines()
     assert marked[0] == f"**{told[-1]}**"
-    assert marked[2] == "| run | | under the new text |"
+    assert marked[2] == "| run | | under the new version |"
 
 
 def test_each_run_that_is_counted_has_its_line(cli: Cli) -> None:

@@ -290,7 +290,7 @@ edges: [{from: a, to: q}, {from: q, to: b}]
         ("escalate: [{to: [U0BEN]}]", "`after` is missing"),
         ("hours: {timezone: UTC}", "`hours` are for"),
         ("timeout: 1h, hours: {timezone: Mars/Olympus}", "is not a time zone"),
-        ("timeout: 1h, hours: {timezone: UTC, from: '9:00'}", "no time of day"),
+        ("timeout: 1h, hours: {timezone: UTC, from: '9:00'}", "not a time of day"),
         ("timeout: 1h, hours: {timezone: UTC, days: [monday]}", "expected mon, tue"),
         ("timeout: 1h, hours: {timezone: UTC, from: '09:00', to: '09:00'}", "it ends at its start"),
     ],

@@ -213,7 +213,7 @@ def test_a_second_answer_is_told_who_was_first_and_when() -> None:
 
 
 def test_the_same_key_counts_once() -> None:
-    """An answer or message that was taken before yields nothing and is no error."""
+    """An answer or message that was already used yields nothing and is no error."""
     case = given(ASK.replace("{id: b", "{id: r, type: ask, with: {message: And?}}, {id: b")).started()
     answer = case.answer(text="one", key="k1")
     case.when(answer)

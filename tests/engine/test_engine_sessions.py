@@ -373,7 +373,7 @@ async def test_many_pure_nodes_do_not_stop_half_way(backing: Backing, tmp_path: 
 @pytest.mark.parametrize(
     ("body", "error", "told"),
     [
-        (b'{"version": 0}', SessionError, "cannot go on in this release"),
+        (b'{"version": 0}', SessionError, "cannot continue in this release"),
         (b'{"version": 99}', SchemaTooNew, "written by a newer release"),
     ],
     ids=["refused", "too new"],
@@ -457,10 +457,10 @@ async def test_what_is_remembered_of_a_session_is_not_believed_when_another_proc
 async def test_a_session_id_names_no_folder_elsewhere(backing: Backing, tmp_path: Path, given: str) -> None:
     """An id that a caller gives is refused unless it is one: it names the folder in which commands run."""
     async with running(backing.open(), tmp_path / "home") as rig:
-        with pytest.raises(SessionError, match="no session id"):
+        with pytest.raises(SessionError, match="not a session ID"):
             await rig.engine.start(flow_of(ASK), {}, actor=ANA, session_id=given)
         parent = (await rig.settled(ASK)).session_id
-        with pytest.raises(SessionError, match="no session id"):
+        with pytest.raises(SessionError, match="not a session ID"):
             await rig.engine.fork(parent, 1, actor=ANA, fork_id=given)
         assert rig.live() == []
     assert not (tmp_path / "x").exists()

@@ -170,7 +170,7 @@ async def test_an_engine_without_a_runner_says_so(tmp_path: Path) -> None:
         open_store("memory:"), tmp_path, policy=everybody, runners={"http": Workshop()}
     ) as rig:
         state = await rig.settled("flow: none\nnodes: [{id: go, type: shell, with: {run: [x]}}]")
-    assert "give the engine a runner" in str(state.error)
+    assert "give the engine one" in str(state.error)
 
 
 async def test_a_deadline_begins_without_a_frontend(tmp_path: Path) -> None:
@@ -548,7 +548,7 @@ async def test_a_runtime_is_not_opened_twice(tmp_path: Path) -> None:
     """The second `async with` says so, and the first one goes on; later it may be opened again."""
     place = runtime(tmp_path)
     async with place:
-        with pytest.raises(NotOpen, match="open already"):
+        with pytest.raises(NotOpen, match="already open"):
             await place.__aenter__()
         assert (await begun(place, QUESTION)).status == "paused"
     async with place:

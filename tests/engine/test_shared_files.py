@@ -319,7 +319,7 @@ async def test_a_file_that_cannot_be_read_is_told(
     flow = ASKS.replace("echo 1 > a", "echo 1 > a; echo 2 > b; chmod 0 b")
     async with machines.on("one") as one, machines.on("two") as two:
         session_id = (await one.settled(flow)).session_id
-        assert "will not be there" in caplog.text
+        assert "will be missing" in caplog.text
         await two.reply(session_id, "well")
         assert await output(two, session_id, "b") == "1\na\n"
 

@@ -215,7 +215,7 @@ FAILS: list[tuple[str, str]] = [
     ("{{ 1 / 0 }}", "division by zero"), ("{{ 1 if false }}", "else"), ("{{ 'x' | int }}", "'x' is not a whole number; int(0)"),
     ("{{ 'nan' | float }}", "not a number"), ("{{ 'x' | fromjson }}", "not JSON"), ("{{ 'NaN' | fromjson }}", "not JSON"),
     ("{{ [] | first }}", "the list is empty"), ("{{ [1, 'a'] | sort }}", "the filter `sort` cannot take a list of 2"), ("{{ range }}", "`range` is undefined"),
-    ("{{ 1e308 * 10 }}", "inf"), ("{{ 9 ** 25 }}", "64 bits"), ("{{ {1: 2} }}", "key that is no text"), ("{{ inputs.q | items }}", "`inputs.q` is undefined"),
+    ("{{ 1e308 * 10 }}", "inf"), ("{{ 9 ** 25 }}", "64 bits"), ("{{ {1: 2} }}", "key that is not text"), ("{{ inputs.q | items }}", "`inputs.q` is undefined"),
     ("{{ inputs.q | length }}", "`inputs.q` is undefined"), ("{{ 'a' % 1 }}", "format"), ("{{ inputs.list | map('nope') }}", "nope"),
     ("{{ inputs.people | map(attribute='nmae') }}", "nmae"), ("{{ 'a' | round }}", ""), ("{{ '%s %s' | format(1) }}", "the filter `format` cannot take"),
 ]  # fmt: skip

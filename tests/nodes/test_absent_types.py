@@ -217,7 +217,7 @@ async def test_none_is_begun_again_without_its_type(
         before = rig.store.sessions.heads()
         with pytest.raises(SessionError, match="`page` of the package pager is not installed here: session"):
             await rig.engine.retry(failed, actor=ANA)
-        with pytest.raises(SessionError, match="begun again once that is put right"):
+        with pytest.raises(SessionError, match="starts again once this is fixed"):
             await rig.engine.fork(failed, 1, actor=ANA)
         assert rig.store.sessions.heads() == before
     package.write(MODULE)
@@ -230,7 +230,7 @@ async def test_none_is_begun_again_without_its_type(
 async def test_timers_of_many_that_are_set_aside_hold_back_nobody(
     backing: Backing, tmp_path: Path, package: Package
 ) -> None:
-    """More than one look takes are due: a session that lacks nothing goes on in time."""
+    """More than one look takes are due: a session that lacks nothing is running in time."""
     now = Clock()
     lacks = "nodes: [{id: w, type: wait, with: {for: 1m}}, {id: call, type: page, with: {who: ben}}]"
     async with running(backing.open(), tmp_path / "home", runners=runners(), now=now) as rig:

@@ -122,7 +122,7 @@ def test_the_names_of_others_are_taken() -> None:
         node("shell")(lambda: None)
     greet()
     greet()
-    with pytest.raises(BadNodeType, match="there is a node type `greet` already"):
+    with pytest.raises(BadNodeType, match="there is already a node type `greet`"):
         node("greet")(lambda: None)
 
 

@@ -298,8 +298,8 @@ def test_no_file_names_no_servers(tmp_path: Path) -> None:
         ('{"mcpServers": {"a": {"url": "ftp://x"}}}', "url"), ('{"mcpServers": {"a": {"type": "sse", "url": "http://x"}}}', "type"),
         ('{"mcpServers": {"a": {"command": "x", "args": ["${SAYSO_SECRET_A}"]}}}', "`env` and `headers` only"),
         ('{"mcpServers": {"a": {"url": "http://x/${SAYSO_SECRET_A}"}}}', "`env` and `headers` only"),
-        ('{"mcpServers": {"a": {"command": "x", "env": {"A": "${HOME}"}}}}', "means nothing here"),
-        ('{"mcpServers": {"a": {"command": "x", "env": {"A": "${SAYSO_SECRET_A"}}}}', "means nothing here"),
+        ('{"mcpServers": {"a": {"command": "x", "env": {"A": "${HOME}"}}}}', "is not supported"),
+        ('{"mcpServers": {"a": {"command": "x", "env": {"A": "${SAYSO_SECRET_A"}}}}', "is not supported"),
     ],
 )  # fmt: skip
 def test_a_file_that_cannot_be_used_says_where_and_why(tmp_path: Path, text: str, said: str) -> None:

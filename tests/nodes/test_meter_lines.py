@@ -24,7 +24,7 @@ PASSED = b"before\nmiddle ::progress 9/9\n::progressive\n::progress nothing\n\na
 
 @given(st.lists(st.integers(0, len(OUTPUT)), max_size=30))
 def test_progress_is_read_whatever_pieces_it_comes_in(cuts: list[int]) -> None:
-    """What is no such line passes byte by byte, and a secret is shown nowhere."""
+    """What is no such line passes byte by byte, and a secret is not shown anywhere."""
     shown: list[Meter] = []
     lines = MeterLines(shown.append, Redactor({"TOKEN": "hunter2"}))
     places = [0, *sorted(cuts), len(OUTPUT)]

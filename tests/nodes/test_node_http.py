@@ -608,7 +608,7 @@ async def test_an_unknown_name_is_a_failure(context: Context, monkeypatch: pytes
     monkeypatch.setattr(socket, "getaddrinfo", lookup)
     failed = failure(await http({"method": "POST", "url": "http://nowhere.example/"}, context.build()))
     assert failed.type == "connect"
-    assert failed.message.endswith(": no host is called nowhere.example")
+    assert failed.message.endswith(": there is no host nowhere.example")
 
 
 async def test_tls_that_fails_is_before_the_request(context: Context) -> None:
@@ -617,7 +617,7 @@ async def test_tls_that_fails_is_before_the_request(context: Context) -> None:
         config = {"method": "POST", "url": seen.url.replace("http:", "https:")}
         failed = failure(await http(config, context.build()))
         assert failed.type == "connect"
-        assert "does not speak TLS as it should" in failed.message
+        assert "does not speak TLS correctly" in failed.message
     assert seen.requests == []
 
 

@@ -131,7 +131,7 @@ async def test_a_module_beside_the_flow_never_means_another(kit: Kit) -> None:
     kit.module("def dumps(obj):\n    return 'mine'", "json")
     failure = await kit.failure("json:dumps", obj=1)
     assert failure.type == "import"
-    assert "is hidden by another of that name" in failure.message
+    assert "is hidden by another module of that name" in failure.message
 
 
 async def test_a_changed_module_is_noticed(kit: Kit, caplog: pytest.LogCaptureFixture) -> None:
@@ -221,7 +221,7 @@ async def test_wrong_arguments_are_refused_before_the_call(
 async def test_ctx_is_not_an_argument_of_the_flow(kit: Kit) -> None:
     """A flow that gives `ctx` is told to leave it out."""
     kit.module("def f(ctx): return 1\ndef free(**ctx): return ctx")
-    assert "`ctx` is given by sayso" in (await kit.failure("f", ctx=1)).message
+    assert "sayso passes `ctx`" in (await kit.failure("f", ctx=1)).message
     assert await kit.output("free", ctx=1) == {"ctx": 1}
 
 
@@ -286,7 +286,7 @@ async def test_an_exception_fails_with_its_type_and_text(
         ("raise SystemExit(2)", "exit", "it tried to end the process (SystemExit(2))"),
         ("raise KeyboardInterrupt", "exit", "it tried to end the process"),
         ("raise ExceptionGroup('both', [ValueError('one')])", "ValueError", "ValueError: one"),
-        ("raise PauseError(1)", "PauseError", "although nothing asked it to leave"),
+        ("raise PauseError(1)", "PauseError", "although it was not asked to stop"),
         ("raise asyncio.CancelledError", "CancelledError", "CancelledError"),
         ("next(iter(()))", "RuntimeError", "StopIteration"),
         ("raise ValueError('\\ud800')", "ValueError", "ValueError: \ufffd"),
@@ -433,7 +433,7 @@ async def test_what_is_saved_must_be_json(kit: Kit) -> None:
     assert "value is a set, not JSON" in (await kit.failure("wrong")).message
     outcome = await (await leave(kit, "wrong_later"))
     assert isinstance(outcome, Failed)
-    assert "value has a key that is no text (2)" in outcome.message
+    assert "value has a key that is not text (2)" in outcome.message
 
 
 async def test_what_is_told_to_leave_before_it_began_has_only_left(kit: Kit) -> None:

@@ -188,7 +188,7 @@ def test_a_program_is_asked_again_after_a_while(tmp_path: Path) -> None:
     [
         ("echo canary-in-complaint >&2; exit 7", "ended with 7"),
         ("head -c 100000 /dev/zero", "printed too much"),
-        (r"printf '\377'", "printed what is not text"),
+        (r"printf '\377'", "printed something that is not text"),
         ("true", "is empty"),
     ],
 )

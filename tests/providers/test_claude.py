@@ -688,7 +688,7 @@ async def test_a_key_that_is_none_is_not_quoted() -> None:
     """A key with a line break or a letter outside of ASCII is refused without being shown."""
     for key in ("sk-secret\nx", "sk-secretü", "sk-secret x"):
         provider = ClaudeProvider({"ANTHROPIC_API_KEY": key})
-        with pytest.raises(AccessDenied, match="has characters that no key has") as caught:
+        with pytest.raises(AccessDenied, match="has characters that are not allowed in a key") as caught:
             await complete(provider, request())
         assert "secret" not in str(caught.value)
 

@@ -41,7 +41,7 @@ async def test_a_script_from_a_file_is_a_conversation(tmp_path: Path) -> None:
     first = await complete(provider, request())
     assert tool_uses(first)[0]["id"] == "toolu_script_1_1"
     result = tool_result_block("toolu_script_1_1", [{"type": "text", "text": "disk full: 100 %"}])
-    with pytest.raises(ScriptError, match="1 of 2 turns of the script were not asked for"):
+    with pytest.raises(ScriptError, match="1 of 2 turns of the script were not used"):
         provider.done()
     second = await complete(provider, request(user("Why?"), assistant(*first.content), user(result)))
     assert second.text == "The disk of db-1 is full."
@@ -105,7 +105,7 @@ async def test_a_script_that_has_ended_says_what_came() -> None:
     """One turn too many is an error that shows the message and is not worth a retry."""
     provider = scripted({"text": "bye"})
     await complete(provider, request())
-    with pytest.raises(ScriptError, match="ended after 1 turns, and now came: 'Why is it failing") as caught:
+    with pytest.raises(ScriptError, match="ended after 1 turns, but another call came: 'Why is it failing") as caught:
         await complete(provider, request())
     assert not caught.value.retryable
 
@@ -153,10 +153,10 @@ async def test_usage_and_stop_reason_can_be_told() -> None:
             "turns: [{text: x, error: {kind: overloaded}}]",
             "talk.yml: turns.0: Value error, a turn that is an error",
         ),
-        ("turns: [{text: x, or: [{text: y}]}]", "talk.yml: turns.0: Value error, `or` has what is said when"),
+        ("turns: [{text: x, or: [{text: y}]}]", "talk.yml: turns.0: Value error, `or` is used when"),
         (
             "turns: [{expect: {user: x}, text: x, or: [{text: y, cut: true}]}]",
-            "talk.yml: turns.0: Value error, under `or` stand answers",
+            "talk.yml: turns.0: Value error, `or` can only have answers",
         ),
         ("a: 1\na: 2\n", "talk.yml:2:1"),
     ],

@@ -86,7 +86,7 @@ class SimLoop(base_events.BaseEventLoop):
         return []
 
     def due(self) -> float | None:
-        """When something that this loop waits for is due; None where it waits for nothing."""
+        """When something that this loop waits for is due; None where it is not waiting for anything."""
         timers: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]  # BaseEventLoop's heap
         return min((timer.when() for timer in timers if not timer.cancelled()), default=None)
 

@@ -257,7 +257,7 @@ def check_invariants(flow: Flow, events: Sequence[Event], state: State, epoch: i
     if state.phase in ("waiting", "held"):
         assert not state.launched
     if state.phase == "waiting":
-        assert state.open_prompts or state.timers or pending(state), "it waits for nothing"
+        assert state.open_prompts or state.timers or pending(state), "it is not waiting for anything"
     if state.phase == "ended":
         assert not state.open_prompts
         assert not state.timers

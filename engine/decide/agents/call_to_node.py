@@ -156,7 +156,7 @@ def _refuse_url(text: str, hosts: Json, beside: Json) -> None:
         url = parsed(text.strip())
         host, port = url.host or "", url.port
     except ValueError as error:
-        raise ToolRefused(f"{text[:200]!r} is no URL: {error}.") from error
+        raise ToolRefused(f"{text[:200]!r} is not a URL: {error}.") from error
     if url.scheme not in ("http", "https") or not host or not host.isprintable() or "\\" in text:
         raise ToolRefused("write a whole address that begins with https:// or http://.")
     if url.user is not None or url.password is not None:
@@ -192,7 +192,7 @@ def _file(tool: ToolPlan, given: dict[str, Json], base: _Base) -> dict[str, Json
         raise ToolRefused(f"{error}.") from error
     content = given.get("content")
     if isinstance(content, str) and len(content.encode("utf-8", "surrogatepass")) > 2**20:
-        raise ToolRefused("a file written here has 1 MiB at most.")
+        raise ToolRefused("files written here can have at most 1 MiB.")
     return {**base, **{name: value for name, value in given.items() if value is not None}, "path": path}
 
 

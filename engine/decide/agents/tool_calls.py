@@ -234,7 +234,7 @@ def _enforce(step: Step, path: str, tool: ToolPlan, call: Call, config: dict[str
     same = shown.get("path") == path and shown.get("sessionId") == step.state.session_id
     if not (approved and same and shown.get("digest") == covered_nodes.digest(tool.node.type, config)):
         raise covered_nodes.NotApproved(
-            f"{tool.name} did not run: what it was about to do is not what was approved."
+            f"{tool.name} did not run: it was about to do something that was not approved."
         )
 
 

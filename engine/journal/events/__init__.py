@@ -73,11 +73,11 @@ def _refusal(data: bytes, error: Exception) -> MalformedJournal | SchemaTooNew:
         return MalformedJournal(f"not an event of schema {SCHEMA_VERSION}: it has no type")
     kind = EVENTS.get(name)
     if kind is None:
-        return SchemaTooNew(f"This release does not know the event {name!r}: a newer one wrote it.")
+        return SchemaTooNew(f"This release does not know the event {name!r}: a newer release wrote it.")
     unknown = fields.keys() - {"type", *kind.__struct_encode_fields__}
     if unknown and isinstance(error, ValidationError):
         told = f"{name} has no field {', '.join(sorted(unknown))}"
-        return SchemaTooNew(f"This release does not know all of an event ({told}): a newer one wrote it.")
+        return SchemaTooNew(f"This release does not know all of an event ({told}): a newer release wrote it.")
     return MalformedJournal(
         f"not an event of schema {SCHEMA_VERSION}: event {fields.get('seq')} ({name}): {error}"
     )

@@ -130,10 +130,10 @@ class AgentMessage(CallOutcome, tag="agent:message", phases=ALWAYS, audit="conte
             return _answered(state, path, self, self.turn or "")
         told = ("actor", "key") if self.source == "person" else ()
         if self.overheard and self.source != "person":
-            raise MalformedJournal("only words of people are overheard")
+            raise MalformedJournal("only messages of people can be overheard")
         _says_no_more_than(self, *told)
         if self.source == "person" and self.key in agent.heard:
-            raise MalformedJournal(f"the message {self.key} was heard before")
+            raise MalformedJournal(f"the message {self.key} was already received")
         if self.source != "person":
             _follows_an_answer(state, agent, path, self)
         agent = replace(
@@ -200,7 +200,7 @@ class AgentToolRequested(NodeEvent, tag="agent:toolRequested", phases=OUTCOMES, 
         """Record a call that the answer owes, and that repeats its block."""
         path = self.at
         if not state.owed:
-            raise MalformedJournal(f"no answer asks for {path}")
+            raise MalformedJournal(f"no answer of the model calls {path}")
         scope = scope_of(path)
         owner = agent_around(state, scope)
         agent = agent_at(state, owner)
@@ -213,7 +213,7 @@ class AgentToolRequested(NodeEvent, tag="agent:toolRequested", phases=OUTCOMES, 
         block = blocks[len(agent.order)]
         same((self.tool_use_id, self.name, self.input), (block["id"], block["name"], block["input"]), "call")
         if self.tool_use_id in agent.order:
-            raise MalformedJournal(f"the tool call {self.tool_use_id} was requested before")
+            raise MalformedJournal(f"the tool call {self.tool_use_id} was already requested")
         agent = replace(agent, calls=agent.calls.set(path, self.call), order=(*agent.order, self.tool_use_id))
         state = with_agent(state, owner, agent)
         if scope in state.frames:
@@ -249,7 +249,7 @@ class AgentToolResult(AttemptOver, tag="agent:toolResult", phases=ALWAYS, audit=
         agent = agent_at(state, owner)
         call = agent.calls.get(path)
         if call is None:
-            raise MalformedJournal(f"{path} is no tool call that waits for its result")
+            raise MalformedJournal(f"{path} is not a tool call that waits for its result")
         same((self.node_id, self.tool_use_id), (state.nodes[owner].node_id, call.tool_use_id), "call")
         if call.prompt_id in state.open_prompts:
             raise MalformedJournal(f"the question {call.prompt_id} about it is not decided")
@@ -352,7 +352,7 @@ class AgentOutcome(NodeEvent, tag="agent:outcome", phases=ALWAYS, audit="content
         same(self.node_id, run.node_id, "agent")
         agent = agent_at(state, path)
         if agent.calls or agent.final:
-            raise MalformedJournal(f"{path} has tool calls without a result, or its last answer")
+            raise MalformedJournal(f"{path} cannot continue: tool calls are unfinished, or it has given its final answer")
         needs, may = _NEEDS.get(self.how, ()), _MAY.get(self.how, ())
         if self.actor is not None and self.how != "stop":
             may = (*may, *_CHANGES)
@@ -361,12 +361,12 @@ class AgentOutcome(NodeEvent, tag="agent:outcome", phases=ALWAYS, audit="content
             if (told and name not in (*needs, *may)) or (not told and name in needs):
                 raise MalformedJournal(f"{self.how} says {', '.join(needs) or 'nothing'}: {name}")
         if _more_for_summary(self) and self.text is not None:
-            raise MalformedJournal("more room for a summary leaves what was cut as it is")
+            raise MalformedJournal("more room for a summary does not continue a cut answer")
         if agent.stuck is not None and not state.owed:
-            raise MalformedJournal(f"{path} is stuck already, and nobody said how it goes on")
+            raise MalformedJournal(f"{path} is already stuck, and nobody decided how it continues")
         due = state.owed or _failing_turns(state, path) or _spoken_over(state, path, agent, self)
         if self.how != "ask" and not due:
-            raise MalformedJournal(f"nothing has to be put right in {path}")
+            raise MalformedJournal(f"{path} needs no correction")
         if self.how == "ask":
             return with_agent(state, path, replace(agent, stuck=self.error))
         if self.actor is None:
@@ -375,7 +375,7 @@ class AgentOutcome(NodeEvent, tag="agent:outcome", phases=ALWAYS, audit="content
         else:
             prompt = state.prompts.get(run.prompt_id or "")
             if prompt is None or prompt.kind != OUTCOME or prompt.open:
-                raise MalformedJournal("nobody said how it goes on")
+                raise MalformedJournal("nobody decided how it continues")
             if self.how != "stop":
                 _as_told(prompt, run.input.get("retry_with") or {}, self)
             agent = replace(agent, alone={}, corrections=0)
@@ -414,13 +414,13 @@ class AgentBudget(NodeEvent, tag="agent:budget", phases=ANY_OPEN, audit="caps"):
         same(self.node_id, run.node_id, "agent")
         prompt = state.prompts.get(run.prompt_id or "")
         if prompt is None or prompt.kind != "budget" or (prompt.answer or {}).get("value") != "raise":
-            raise MalformedJournal(f"nobody let {path} go on at its cap")
+            raise MalformedJournal(f"nobody let {path} continue past its cap")
         same((self.scope, self.caps), (prompt.scope, prompt.caps), "cap")
         caps = state.caps if self.scope == "flow" else agent_at(state, path).caps
         if all(caps.get(name) == cap for name, cap in self.caps.items()) and not _raised_by_another(
             state, prompt
         ):
-            raise MalformedJournal(f"{path} was let go on at its cap before")
+            raise MalformedJournal(f"{path} was already allowed to continue past its cap")
         if self.scope == "flow":
             return replace(state, caps={**state.caps, **self.caps})
         agent = agent_at(state, path)
@@ -454,7 +454,7 @@ def _opened_anew(state: State, path: str, agent: AgentRun, event: AgentOpened) -
     )
     tools = (event.body or {}).get("tools") or []
     if not any(all(tool in tools for tool in listing["tools"]) for listing in offered if listing):
-        raise MalformedJournal(f"nobody let the tools of {path} be offered as they are now")
+        raise MalformedJournal(f"nobody accepted the new version of the tools of {path}")
     more = len(encode(event.body)) if agent.context else 0
     return replace(agent, body=event.body, drop=True, context=agent.context + more)
 
@@ -521,7 +521,7 @@ def _says_no_more_than(event: AgentMessage, *names: str) -> None:
                 f"a message of the {event.source} has {' and '.join(names) or 'none of these'}: {name}"
             )
     if event.source != "model" and (event.interrupted or event.final):
-        raise MalformedJournal("only the model's answers are interrupted, or the final ones")
+        raise MalformedJournal("only answers of the model can be interrupted or final")
 
 
 def _follows_an_answer(state: State, agent: AgentRun, path: str, event: AgentMessage) -> None:
@@ -536,14 +536,14 @@ def _follows_an_answer(state: State, agent: AgentRun, path: str, event: AgentMes
     cut = last["role"] == "assistant" and (again or not whole)
     fits = whole and agent.messages if event.source == "engine" else cut and not state.owed
     if asks_for_more(agent.pending) or agent.order or not fits:
-        raise MalformedJournal(f"nothing has to be said to {path} now by the {event.source}")
+        raise MalformedJournal(f"the {event.source} owes {path} no message now")
 
 
 def _answers(state: State, path: str, turn: str | None) -> None:
     """The outcome of a model call that is under way."""
     run = run_at(state, turn or "", "started")
     if run.type != TURN or agent_around(state, turn or "") != path:
-        raise MalformedJournal(f"{turn} is no model call of {path}")
+        raise MalformedJournal(f"{turn} is not a model call of {path}")
 
 
 def _turn_ends(state: State, path: str, run: NodeRun, at: str) -> State:
@@ -553,15 +553,15 @@ def _turn_ends(state: State, path: str, run: NodeRun, at: str) -> State:
 def _has_result(state: State, path: str, event: AgentToolResult) -> None:
     run = state.nodes.get(path)
     if event.error is not None and not event.is_error:
-        raise MalformedJournal(f"{path} failed, so its result is an error")
+        raise MalformedJournal(f"{path} failed, so its result must be an error")
     if run is None:
         if event.error is not None or not (event.is_error or _answered_in_place(state, path)):
-            raise MalformedJournal(f"{path} has a result and was never started")
+            raise MalformedJournal(f"{path} has a result but was never started")
         return
     if run.prompt_id in state.open_prompts:
         raise MalformedJournal(f"{path} has a result without an answer")
     if event.error is None and (run.status == "retrying" or path in state.containers):
-        raise MalformedJournal(f"{path} is not over")
+        raise MalformedJournal(f"{path} has not finished")
 
 
 def _answered_in_place(state: State, path: str) -> bool:
@@ -632,7 +632,7 @@ def _as_told(prompt: Asked, retry_with: dict[str, Json], event: AgentOutcome) ->
     value = answer.get("value")
     same(event.how == "model", value == "model", "model")
     if prompt.scope not in _ABOUT.get(event.how, (prompt.scope,)):
-        raise MalformedJournal(f"{event.how} answers no question about {prompt.scope}")
+        raise MalformedJournal(f"{event.how} is not an answer to a question about {prompt.scope}")
     told = {"model": answer.get("words")} if value == "model" else retry_with if value == RETRY else {}
     changes = (told.get("model"), told.get("max_tokens"), True if told.get("thinking") else None)
     same((event.model, event.max_tokens, event.plain), changes, "changes")

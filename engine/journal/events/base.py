@@ -142,7 +142,7 @@ class Event(
     def no_path(self) -> None:
         """Raises `MalformedJournal` where an event about the whole session has a path."""
         if self.path is not None:
-            raise MalformedJournal(f"it is about the session and has no path, but says {self.path}")
+            raise MalformedJournal(f"it belongs to the session and must have no path, but has {self.path}")
 
     def to_wire(self) -> dict[str, Json]:
         """The JSON object; absent fields are left out."""

@@ -99,14 +99,14 @@ class LoopIterate(Event, tag="loop:iterate", phases=WORK):
         frame = frame_at(state, scope)
         same(path, frame.nodes.get(self.edge_from), "path")
         if (self.edge_from, self.edge_to) not in frame.jumps:
-            raise MalformedJournal(f"no jump from {self.edge_from} to {self.edge_to} is decided")
+            raise MalformedJournal(f"no jump from {self.edge_from} to {self.edge_to} is pending")
         same(self.iteration, frame.loops.get(f"{self.edge_from}>{self.edge_to}", 0) + 1, "iteration")
         target = frame.nodes.get(self.edge_to)
         if target is not None:
             same(self.position, state.nodes[target].position, "position")
         if frame.graph is None:
             if self.reset is not None or self.carried is not None or frame.running:
-                raise MalformedJournal("a jump in a list waits for what runs, and resets nothing")
+                raise MalformedJournal("a jump in a list waits for running nodes and resets nothing")
         else:
             _resets(state, frame, frame.graph, self)
         frame = replace(
@@ -136,7 +136,7 @@ class ChildStarted(Start, tag="container:childStarted", phases=WORK, audit="inpu
         path = self.at
         frame = frame_at(state, scope_of(path))
         if frame.owner is None:
-            raise MalformedJournal(f"{path} stands in no container, so it is nobody's child")
+            raise MalformedJournal(f"{path} is not in a container, so it is not a child")
         if self.node_id != state.nodes[frame.owner].node_id:
             same(self.node_id, state.nodes[frame.owner].node_id, "container")
         state = begin(state, self, frame)
@@ -169,7 +169,7 @@ class ChildCompleted(Completion, tag="container:childCompleted", phases=OUTCOMES
         run = run_at(state, path, "started", "interrupted")
         owner = owner_of(state, path)
         if owner is None or state.containers[owner].agent is not None:
-            raise MalformedJournal(f"{path} is no child of a container that goes through a list")
+            raise MalformedJournal(f"{path} is not a child of a container with iterations")
         if self.child_id != run.node_id or self.node_id != state.nodes[owner].node_id:
             same((self.node_id, self.child_id), (state.nodes[owner].node_id, run.node_id), "place")
         return complete(state, path, run, self)
@@ -193,13 +193,13 @@ class ContainerStarted(NodeEvent, tag="container:started", phases=WORK):
         run = run_at(state, path, "started")
         same((self.node_id, self.kind), (run.node_id, run.type), "container")
         if not state.owed or path in state.containers:
-            raise MalformedJournal(f"container {path} was started before")
+            raise MalformedJournal(f"container {path} was already started")
         # It has exactly the fields of its kind.
         names = _SAYS[self.kind]
         for name in ("total", "items", "keys", "inputs", "agent"):
             if (getattr(self, name) is not None) != (name in names):
                 raise MalformedJournal(
-                    f"a {self.kind} says {' and '.join(names) or 'nothing'} of what it goes through"
+                    f"a {self.kind} says {' and '.join(names) or 'nothing'} about its iterations"
                 )
         keys = len(self.keys or [])
         match self.kind:
@@ -214,7 +214,7 @@ class ContainerStarted(NodeEvent, tag="container:started", phases=WORK):
             case "agent":
                 told = self.agent or {}
                 if not all(isinstance(told.get(name), str) for name in ("model", "turnList", "toolList")):
-                    raise MalformedJournal("an agent has a model, and lists of its model calls and tools")
+                    raise MalformedJournal("an agent has a model, a list of model calls and a list of tools")
         if self.kind == "foreach":
             same(self.items, (run.input or {}).get("items"), "items")
         container = ContainerRun(self.node_id, self.kind, self.total, self.items, self.keys, self.inputs)
@@ -241,16 +241,16 @@ class IterationStarted(NodeEvent, tag="container:iterationStarted", phases=WORK)
         path = self.at
         container = container_at(state, path)
         if container.kind in ("agent", ON_FAILURE) or container.error is not None:
-            raise MalformedJournal(f"{path} goes through no list, or is being given up")
+            raise MalformedJournal(f"{path} has no iterations, or has failed and is shutting down")
         same(self.index, container.begun, "index")
         # A flow that a model called as a tool has the tool's id in the flow, and the call's in the conversation.
         if agent_of(state, path) is None:
             same(self.node_id, container.node_id, "container")
         if container.begun >= _passes(container):
-            raise MalformedJournal(f"{path} has {container.begun} passes, and all of them have begun")
+            raise MalformedJournal(f"{path} has {container.begun} iterations, and all of them have begun")
         if container.running >= _at_once(state, path, container):
             raise MalformedJournal(
-                f"{path} has {container.running} passes under way, and no room for another one"
+                f"{path} has {container.running} iterations running, and no room for another one"
             )
         same(self.key, container.keys[self.index] if container.keys else None, "key")
         scope = pass_scope(path, state.nodes[path], container, self.index)
@@ -279,10 +279,10 @@ class IterationCompleted(NodeEvent, tag="container:iterationCompleted", phases=W
         path = self.at
         container, frame = container_at(state, path), frame_at(state, self.scope)
         if frame.owner != path or container.agent is not None:
-            raise MalformedJournal(f"{self.scope} is no pass of {path}")
+            raise MalformedJournal(f"{self.scope} is not an iteration of {path}")
         same((self.node_id, self.index), (container.node_id, frame.order), "place")
         if container.error is not None:
-            raise MalformedJournal(f"{path} is being given up")
+            raise MalformedJournal(f"{path} has failed and is shutting down")
         # A pass of a `foreach` that reached its end can still fail in `collect`.
         collects = container.kind == "foreach" and frame.error is None
         if not collects:
@@ -292,7 +292,7 @@ class IterationCompleted(NodeEvent, tag="container:iterationCompleted", phases=W
             same(self.unreached, None, "nodes that it did not come to")
         elif frame.running or any(node_id in frame.nodes for node_id in self.unreached or ()):
             raise MalformedJournal(
-                f"{self.scope} is not over, or came to what it says that it did not come to"
+                f"{self.scope} has not finished, or did reach nodes listed as not reached"
             )
         nodes, outputs = state.nodes, {}
         # In the order of the file: a map has none, and an output must be the same in every process.
@@ -343,7 +343,7 @@ class ContainerCompleted(NodeEvent, tag="container:completed", phases=OUTCOMES):
             begun = container.kind == "loop" or container.begun == _passes(container)
             over = container.error is None and begun and not container.running
         if not over:
-            raise MalformedJournal(f"container {path} is not over")
+            raise MalformedJournal(f"container {path} has not finished")
         run = state.nodes[path]
         if container.kind == ON_FAILURE:
             return drop_passes(state, path)
@@ -374,7 +374,7 @@ def _node_ended(state: State, frame: Frame, event: EdgeResolved) -> Graph:
         raise MalformedJournal(f"the edges of {event.node_id} are resolved already, or it has no outcome yet")
     same(event.path, frame.nodes[event.node_id], "path")
     if (event.jump, event.limit, event.error).count(None) < 2:
-        raise MalformedJournal("a pass jumps, goes on at a limit, or fails")
+        raise MalformedJournal("an iteration jumps, continues at a limit, or fails")
     if event.limit is not None and event.limit not in frame.nodes:
         raise MalformedJournal(f"a loop leads back, and {event.limit} did not run")
     if any(state.prompts[key].path == event.path for key in state.open_prompts):
@@ -384,9 +384,9 @@ def _node_ended(state: State, frame: Frame, event: EdgeResolved) -> Graph:
     for node_id in event.ready:
         led = taken.get(node_id) or graph.gates.get(node_id, (0, 0))[1]
         if node_id not in taken or not led:
-            raise MalformedJournal(f"no edge that is taken leads to {node_id}")
+            raise MalformedJournal(f"no taken edge leads to {node_id}")
         if node_id in graph.ready or (node_id in frame.nodes and node_id not in graph.again):
-            raise MalformedJournal(f"{node_id} is on its way already")
+            raise MalformedJournal(f"{node_id} is already running")
     return graph
 
 
@@ -395,7 +395,7 @@ def _graph_begins(frame: Frame, event: EdgeResolved) -> Graph:
     if frame.graph is not None or frame.nodes:
         raise MalformedJournal(f"{event.scope or 'the flow'} has begun before")
     if told != (None, None, None, None) or not event.ready:
-        raise MalformedJournal("a pass begins with the nodes that may start, and nothing else")
+        raise MalformedJournal("an iteration begins with the nodes that may start, and nothing else")
     return Graph()
 
 
@@ -403,14 +403,14 @@ def _resets(state: State, frame: Frame, graph: Graph, event: LoopIterate) -> Non
     """Check that all nodes that get another visit have ended, including the target."""
     again = event.reset or []
     if event.edge_to not in again or len(set(again)) < len(again):
-        raise MalformedJournal(f"{event.edge_to} gets another visit, and what comes after it, each once")
+        raise MalformedJournal(f"{event.edge_to} and the nodes after it must each be visited again exactly once")
     for node_id in again:
         path = frame.nodes.get(node_id)
         if path is None or node_id in graph.again or node_id in graph.ended or path in state.active:
-            raise MalformedJournal(f"{node_id} has not ended, so it gets no other visit")
+            raise MalformedJournal(f"{node_id} has not ended, so it cannot be visited again")
     for node_id in event.carried or {}:
         if node_id not in again or node_id == event.edge_to:
-            raise MalformedJournal(f"{node_id} gets no other visit, so nothing counts on for it")
+            raise MalformedJournal(f"{node_id} is not visited again, so its count does not continue")
 
 
 def reset(graph: Graph, event: LoopIterate) -> Graph:

@@ -31,7 +31,7 @@ class GrantGiven(PromptEvent, tag="grant:given", phases=ANY_OPEN, audit="fields"
         prompt = state.prompts.get(self.prompt_id)
         answer = (prompt.answer if prompt is not None else None) or {}
         if prompt is None or answer.get("value") != "approve" or self.prompt_id in state.grants:
-            raise MalformedJournal(f"{self.prompt_id} is no approval with which calls are allowed now")
+            raise MalformedJournal(f"{self.prompt_id} is not an approval that allows calls now")
         same((self.path, self.fields), (prompt.path, (answer.get("always") or {}).get("fields")), "fields")
         same(self.tool, (prompt.tool or {}).get("name"), "tool")
         same(self.node_id, state.nodes[agent_of(state, prompt.path) or ""].node_id, "agent")
@@ -69,11 +69,11 @@ class GrantUsed(PromptEvent, tag="grant:used", phases=ANY_OPEN, audit=""):
         """Record the use by a call that waits for nobody, before the grant expires."""
         grant, path = _used(state, self), self.at
         if self.timestamp >= grant.until:
-            raise MalformedJournal(f"what {self.prompt_id} allowed is over since {grant.until}")
+            raise MalformedJournal(f"the grant of {self.prompt_id} expired at {grant.until}")
         call = agent_at(state, agent_of(state, path) or "").calls.get(path)
         begins = call is not None and path not in state.nodes and call.prompt_id not in state.open_prompts
         if call is None or call.name != grant.tool or not begins or path in grant.uses:
-            raise MalformedJournal(f"{path} is no call of {grant.tool} that begins now")
+            raise MalformedJournal(f"{path} is not a call of {grant.tool} that begins now")
         if grant.exact:
             approved = grant.wide or state.prompts[self.prompt_id].covers or {}
             same(self.digest, approved.get("digest"), "digest")
@@ -91,7 +91,7 @@ class GrantRevoked(PromptEvent, tag="grant:revoked", phases=ANY_OPEN, audit=""):
     def fold(self, state: State) -> State:
         """From now on people are asked again."""
         if self.key in state.seen:
-            raise MalformedJournal(f"{self.key} was taken before")
+            raise MalformedJournal(f"{self.key} was already used")
         grant = _ending(state, self)
         if self.grant is not None:
             row = replace(grant_from(self.prompt_id, self.grant), until=grant.until)
@@ -108,7 +108,7 @@ class GrantExpired(PromptEvent, tag="grant:expired", phases=ANY_OPEN, audit=""):
         """Record that the grant's time has passed."""
         grant = _ending(state, self)
         if self.timestamp < grant.until:
-            raise MalformedJournal(f"what {self.prompt_id} allows is not over")
+            raise MalformedJournal(f"the grant of {self.prompt_id} has not expired")
         return _with(state, replace(grant, over="expired"))
 
 
@@ -119,7 +119,7 @@ _KEPT = 100
 def _standing(state: State, prompt_id: str) -> Grant:
     grant = state.grants.get(prompt_id)
     if grant is None or grant.over is not None:
-        raise MalformedJournal(f"nothing is allowed by {prompt_id} now")
+        raise MalformedJournal(f"{prompt_id} allows nothing now")
     return grant
 
 
@@ -173,7 +173,7 @@ def grant_from(prompt_id: str, told: dict[str, Json]) -> Grant:
         rest["rev"], used = int(told["rev"]), int(told["used"])
         return Grant(prompt_id=prompt_id, **found, by=tuple(told["by"]), used=used, wide=rest)
     except (LookupError, TypeError, ValueError) as error:
-        raise MalformedJournal(f"{prompt_id} is no grant: {error}") from None
+        raise MalformedJournal(f"{prompt_id} is not a grant: {error}") from None
 
 
 def grant_told(grant: Grant) -> dict[str, Json]:

@@ -127,7 +127,7 @@ class NodeStarted(Start, tag="node:started", phases=WORK, audit="input"):
         path = self.at
         frame = frame_at(state, scope_of(path))
         if frame.owner is not None:
-            raise MalformedJournal(f"{path} stands in {frame.owner}, so it begins as a child of that")
+            raise MalformedJournal(f"{path} is in {frame.owner}, so it must begin as its child")
         return begin(state, self, frame)
 
     @property
@@ -147,7 +147,7 @@ class NodeCompleted(Completion, tag="node:completed", phases=OUTCOMES, audit="ou
         if self.node_id != run.node_id:
             same(self.node_id, run.node_id, "node")
         if owner_of(state, path) is not None:
-            raise MalformedJournal(f"{path} stands in a container, so it completes as a child of that")
+            raise MalformedJournal(f"{path} is in a container, so it must complete as its child")
         return complete(state, path, run, self)
 
 
@@ -205,13 +205,13 @@ class NodeFailed(Failure, tag="node:error", phases=OUTCOMES, audit="error"):
         path = self.at
         run = run_at(state, path, "started", "interrupted", "failing")
         if self.goto is not None and not self.contained:
-            raise MalformedJournal("it goes on elsewhere, so that its failure is contained")
+            raise MalformedJournal("the flow continues elsewhere, so its failure is contained")
         if run.status == "failing":
             same((self.node_id, self.attempt), (run.node_id, run.attempt), "place")
             same(self.error, run.error, "error")
             closed_prompt(state, run)
             if path in state.containers:
-                raise MalformedJournal(f"the `on_failure` of {path} is not over")
+                raise MalformedJournal(f"the `on_failure` of {path} has not finished")
         else:
             _breaks(state, path, run, self)
         state = unanswered_call(state, path, run, bool(self.unpaid))
@@ -274,9 +274,9 @@ class NodeSkipped(NodeEvent, tag="node:skipped", phases=OUTCOMES, audit=""):
                 raise MalformedJournal(f"{path} was started and is {before.status}, so it cannot be skipped")
             prompt = closed_prompt(state, before)
             if path in state.containers and state.containers[path].kind == ON_FAILURE:
-                raise MalformedJournal(f"the `on_failure` of {path} is not over")
+                raise MalformedJournal(f"the `on_failure` of {path} has not finished")
             if prompt is None or (prompt.answer or {}).get("value") != "skip":
-                raise MalformedJournal(f"nobody said that {path} is to be skipped")
+                raise MalformedJournal(f"nobody decided to skip {path}")
             skipped = replace(
                 before, status="skipped", input=None, error=None, reason=self.reason, ended_at=self.timestamp
             )
@@ -286,7 +286,7 @@ class NodeSkipped(NodeEvent, tag="node:skipped", phases=OUTCOMES, audit=""):
         if not dead:
             _may_begin(state, path)
         if frame.error is not None and not dead:
-            raise MalformedJournal(f"{scope or 'the flow'} has failed, so that nothing begins there")
+            raise MalformedJournal(f"{scope or 'the flow'} has failed, so nothing can begin there")
         same(path, visit_path(frame, scope, self.node_id), "path")
         index = frame.position if self.node_index is None else self.node_index
         if dead:
@@ -295,7 +295,7 @@ class NodeSkipped(NodeEvent, tag="node:skipped", phases=OUTCOMES, audit=""):
                 raise MalformedJournal(f"{self.node_id} can still be reached")
             _index_as_before(state, frame, self.node_id, self.node_index)
         elif (self.node_index is None) != (frame.graph is None):
-            raise MalformedJournal("it has an index of its own exactly where its list is a graph")
+            raise MalformedJournal("it has its own index exactly if its list is a graph")
         else:
             _next_of_list(state, frame, self.node_id, index)
         run = NodeRun(
@@ -321,14 +321,14 @@ class NodeInterrupted(Setback, tag="node:interrupted", phases=OUTCOMES, audit=""
         run = run_at(state, path, "started")
         same(self.node_id, run.node_id, "node")
         if self.saved is not None and self.reason not in (LEFT, ASKS):
-            raise MalformedJournal(f"{path} did not leave by itself, so it saved nothing")
+            raise MalformedJournal(f"{path} did not leave voluntarily, so it saved nothing")
         if mode_of(run.type) not in ("run", "delivery"):
-            raise MalformedJournal(f"{path} is run by nobody, so it cannot be interrupted")
+            raise MalformedJournal(f"{path} is not run by a runner, so it cannot be interrupted")
         state = unanswered_call(state, path, run, free=False)
         crashes = run.crashes + (self.reason == "crash")
         run = replace(run, status="interrupted", crashes=crashes, reason=self.reason)
         if self.reason == ASKS and (run.type != "mcp" or unanswered(self.saved) is None):
-            raise MalformedJournal(f"{path} is no call of a server that asks for anything")
+            raise MalformedJournal(f"{path} is not a call whose server asks for anything")
         if self.reason in (LEFT, ASKS):
             run = replace(run, saved=self.saved)
         return left(state, path, run)
@@ -347,7 +347,7 @@ def begin(state: State, event: Start, frame: Frame) -> State:
         nodes, frame = enter(state, frame, path, event.own_id, running=1)
     else:
         if before.status != "interrupted":
-            raise MalformedJournal(f"{event.path} was started before and is {before.status}")
+            raise MalformedJournal(f"{event.path} was already started and is {before.status}")
         same((event.own_id, event.index), (before.node_id, before.position), "place")
         same(event.attempt, before.attempt + 1, "attempt")
         closed_prompt(state, before)
@@ -383,7 +383,7 @@ def _begins(state: State, event: Start, frame: Frame) -> None:
     path, node_id, index = event.at, event.own_id, event.index
     scope = scope_of(path)
     if frame.error is not None:
-        raise MalformedJournal(f"{scope or 'the flow'} has failed, so that nothing begins there")
+        raise MalformedJournal(f"{scope or 'the flow'} has failed, so nothing can begin there")
     owner = None if frame.owner is None else state.containers[frame.owner]
     if owner is not None and owner.error is not None:
         raise MalformedJournal(f"{frame.owner} has failed, so that nothing begins there")
@@ -394,7 +394,7 @@ def _begins(state: State, event: Start, frame: Frame) -> None:
             same(place, (f"turn[{len(frame.nodes) + 1}]", 0), "place")
             if frame.running or owner.agent.calls or owner.agent.final or owner.agent.stuck:
                 raise MalformedJournal(
-                    f"{frame.owner} has tool calls without a result, its last answer, or is stuck"
+                    f"agent {frame.owner} cannot call the model: tool calls are unfinished, it has given its final answer, or it waits for a decision"
                 )
             said = (
                 owner.agent.pending
@@ -405,12 +405,12 @@ def _begins(state: State, event: Start, frame: Frame) -> None:
             )
             if not said and owner.agent.messages[len(owner.agent.messages) - 1]["role"] == "assistant":
                 raise MalformedJournal(
-                    f"nobody said anything since the last answer, so {path} has nothing to answer"
+                    f"there is no new message since the last answer, so {path} has nothing to answer"
                 )
         else:
             call = owner.agent.calls.get(path)
             if call is None:
-                raise MalformedJournal(f"nobody asked for {path}, or it has its result")
+                raise MalformedJournal(f"no answer called {path}, or it already has its result")
             if call.prompt_id in state.open_prompts:
                 raise MalformedJournal(f"the question {call.prompt_id} about it is not decided")
             same(place[1], call.tool, "index")
@@ -453,11 +453,11 @@ def complete(state: State, path: str, run: NodeRun, event: Completion) -> State:
     """Complete the node, if the mode of its type allows that."""
     mode = mode_of(run.type)
     if mode == "container":
-        raise MalformedJournal(f"{path} is a container, which completes as one")
+        raise MalformedJournal(f"{path} is a container and must complete as one")
     if run.status == "interrupted":
         prompt = closed_prompt(state, run)
         if prompt is None or prompt.kind != "interrupted" or (prompt.answer or {}).get("value") != "done":
-            raise MalformedJournal(f"{path} was interrupted, and nobody said that it is done")
+            raise MalformedJournal(f"{path} was interrupted, and nobody confirmed that it was done")
     elif mode == "prompt":
         prompt = closed_prompt(state, run)
         if prompt is None or prompt.status not in ("answered", "expired"):
@@ -468,7 +468,7 @@ def complete(state: State, path: str, run: NodeRun, event: Completion) -> State:
         elif prompt.answer is not None:
             same(told.get("text"), prompt.answer.get("text"), "answer")
     elif mode in ("timer", "pure") and not state.owed:
-        raise MalformedJournal(f"{path} has not come to its time, or did not just begin")
+        raise MalformedJournal(f"{path} is not due yet, or did not just begin")
     done = replace(
         run, status="completed", output=event.output, input=None, saved=None, ended_at=event.timestamp
     )
@@ -486,7 +486,7 @@ def _breaks(state: State, path: str, run: NodeRun, event: Failure) -> None:
     if container.error is not None:
         same(event.error, container.error, "error")
     elif event.error.get("type") == "timeout":
-        raise MalformedJournal(f"{path} did not run out of time")
+        raise MalformedJournal(f"{path} did not time out")
 
 
 _FIRST = {

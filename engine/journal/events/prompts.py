@@ -69,7 +69,7 @@ class PromptRequested(
             calls = agent.calls.set(path, replace(agent.calls[path], prompt_id=self.prompt_id))
             state = with_agent(state, owner, replace(agent, calls=calls))
         if self.prompt_id in state.prompts:
-            raise MalformedJournal(f"prompt {self.prompt_id} was requested before")
+            raise MalformedJournal(f"prompt {self.prompt_id} was already requested")
         prompt = Asked(
             **asdict(question),
             prompt_id=self.prompt_id,
@@ -108,7 +108,7 @@ class PromptShown(PromptEvent, tag="prompt:shown", phases=ANY_OPEN):
     def fold(self, state: State) -> State:
         prompt = _open(state, self)
         if self.shown == prompt.shown:
-            raise MalformedJournal(f"prompt {self.prompt_id} was shown there before")
+            raise MalformedJournal(f"prompt {self.prompt_id} was already shown there")
         return with_prompt(state, replace(prompt, status="shown", shown=self.shown))
 
     def owes(self, before: State) -> tuple[Owed, ...]:
@@ -132,7 +132,7 @@ class PromptVoted(PromptEvent, tag="prompt:voted", phases=ANY_OPEN, audit=""):
         prompt = _open(state, self)
         _new_key(state, self.key)
         if not prompt.is_approval:
-            raise MalformedJournal(f"prompt {self.prompt_id} is no approval, so nobody votes on it")
+            raise MalformedJournal(f"prompt {self.prompt_id} is not an approval, so nobody can vote on it")
         vote = {"actor": self.actor, "vote": self.vote, "reason": self.reason, "at": self.timestamp}
         vote |= {"always": self.always} if self.always is not None else {}
         votes = (*votes_without(prompt, self.actor), vote)
@@ -160,7 +160,7 @@ class PromptEdited(PromptEvent, tag="prompt:edited", phases=ANY_OPEN, audit="val
         prompt = _open(state, self)
         _new_key(state, self.key)
         if not prompt.editable or not set(self.before) <= set(prompt.editable):
-            raise MalformedJournal(f"prompt {self.prompt_id} lets nobody change that")
+            raise MalformedJournal(f"prompt {self.prompt_id} does not allow this change")
         same(self.nonce != prompt.nonce, True, "nonce")
         editors = tuple(dict.fromkeys((*prompt.editors, str(self.actor.get("id")), *account_of(self.actor))))
         changes = {"values": self.values, "covers": self.covers, "editors": editors, "votes": ()}
@@ -268,7 +268,7 @@ class PromptExpired(Closing, tag="prompt:expired", phases=ANY_OPEN, audit=""):
         prompt = _open(state, self)
         same(self.outcome, prompt.on_timeout, "outcome")
         if not state.owed:
-            raise MalformedJournal(f"the deadline of prompt {self.prompt_id} is not over")
+            raise MalformedJournal(f"the deadline of prompt {self.prompt_id} has not passed")
         closed = close_prompt(state, replace(prompt, status="expired", at=self.timestamp))
         return _rules(prompt).answered(closed, prompt, {"value": "cancel"})
 
@@ -328,7 +328,7 @@ class PromptReposted(PromptEvent, tag="prompt:reposted", phases=ANY_OPEN):
     def fold(self, state: State) -> State:
         prompt = _open(state, self)
         if prompt.shown is None:
-            raise MalformedJournal(f"prompt {self.prompt_id} is shown nowhere")
+            raise MalformedJournal(f"prompt {self.prompt_id} is not shown anywhere")
         again = {"status": "requested", "shown": None, "reposts": prompt.reposts + 1}
         return with_prompt(state, renewed(prompt, self.nonce, **again))
 
@@ -359,7 +359,7 @@ def _open(state: State, event: PromptEvent) -> Asked:
 
 def _new_key(state: State, key: str | None) -> None:
     if key in state.seen:
-        raise MalformedJournal(f"{key} was taken before")
+        raise MalformedJournal(f"{key} was already used")
 
 
 def with_prompt(state: State, prompt: Asked) -> State:
@@ -409,7 +409,7 @@ class _Rules:
         """Raise `MalformedJournal` unless it can be asked now."""
         run = _asking(state, path)
         if question.kind != run.type or run.status != "started" or not state.owed:
-            raise MalformedJournal(f"{path} asks when it begins, and once")
+            raise MalformedJournal(f"{path} asks only once, when it begins")
 
     def answered(self, state: State, prompt: Asked, answer: Mapping[str, Json]) -> State:
         """Return the state once it is closed, by an answer, or by the value `cancel` on a timeout."""
@@ -427,7 +427,7 @@ class _OfInput(_Rules):
         name = question.input_name
         same(path, f"inputs/{name}", "path")
         if state.inputs is not None or state.open_prompts:
-            raise MalformedJournal("the flow has its inputs, or another one is being asked for")
+            raise MalformedJournal("the flow has its inputs, or is asking for another one")
         if name in state.given or any(prompt.path == path for prompt in state.prompts.values()):
             raise MalformedJournal(f"the input {name} is known")
 
@@ -441,7 +441,7 @@ class _OfCall(_Rules):
     def asks(self, state: State, path: str, question: Question) -> None:
         call = agent_at(state, agent_around(state, path)).calls.get(path)
         if call is None or path in state.nodes or call.prompt_id in state.open_prompts:
-            raise MalformedJournal(f"{path} is no tool call that people decide now")
+            raise MalformedJournal(f"{path} is not a tool call that people decide now")
         same((question.tool or {}).get("toolUseId"), call.tool_use_id, "call")
 
     def owes(self, state: State, prompt: Asked, value: object) -> tuple[Owed, ...]:
@@ -478,7 +478,7 @@ class _Failed(_Interrupted):
     def asks(self, state: State, path: str, question: Question) -> None:
         super().asks(state, path, question)
         if path in state.containers:
-            raise MalformedJournal(f"the `on_failure` of {path} is not over")
+            raise MalformedJournal(f"the `on_failure` of {path} has not finished")
 
 
 class _OfServer(_Rules):
@@ -570,7 +570,7 @@ def _asking(state: State, path: str, *statuses: str) -> NodeRun:
     """Return a node without an open question, in one of these states."""
     run = run_at(state, path, *UNFINISHED)
     if run.prompt_id in state.open_prompts:
-        raise MalformedJournal(f"{path} has an open question already")
+        raise MalformedJournal(f"{path} already has an open question")
     return run_at(state, path, *statuses) if statuses else run
 
 

@@ -43,7 +43,7 @@ class SessionStarted(Boundary, tag="session:start", phases=moves("running", "idl
     def fold(self, state: State) -> State:
         self.no_path()
         if not self.session_id or self.session_id == self.parent_session_id:
-            raise MalformedJournal("a session has an id of its own")
+            raise MalformedJournal("a session needs its own id")
         return replace(
             state,
             session_id=self.session_id,
@@ -87,7 +87,7 @@ class FlowStarted(Event, tag="flow:started", phases=within("running")):
         }
         for name, value in self.input.items():
             if name not in known:
-                raise MalformedJournal(f"nobody gave the input {name}")
+                raise MalformedJournal(f"the input {name} was not given")
             same(value, known[name], f"input {name}")
         return replace(state, inputs=self.input, frames=state.frames.set(ROOT, Frame()))
 
@@ -109,12 +109,12 @@ class FlowPaused(Event, tag="flow:paused", phases=moves("waiting", "running"), a
         """Pause the session: nothing runs, and it waits for something."""
         _stands(state, self)
         if (self.held, self.actor is None) not in ((None, True), (True, False)):
-            raise MalformedJournal("a person holds a session; it waits by itself")
+            raise MalformedJournal("only a person can pause a session")
         # Releases before `flow:pausing` held a session at once, and recorded afterwards how the running work had left.
         if not self.held:
             _nothing_runs(state.launched)
             if not (state.open_prompts or state.timers or pending(state)):
-                raise MalformedJournal("it waits for nothing")
+                raise MalformedJournal("it is not waiting for anything")
         return replace(state, paused_at=self.timestamp, pause_reason=self.reason, pausing=None)
 
     @property
@@ -165,7 +165,7 @@ class FlowFinalizing(Event, tag="flow:finalizing", phases=ENDS | moves("finalizi
 
     def fold(self, state: State) -> State:
         if FINALLY in state.frames:
-            raise MalformedJournal("what runs at the end began before")
+            raise MalformedJournal("the nodes of `finally` began before")
         if state.phase == "finalizing":
             same((self.outcome, state.outcome), ("aborted", "aborted"), "outcome")
             _nothing_runs([path for path in state.launched if not in_finally(path)])
@@ -175,10 +175,10 @@ class FlowFinalizing(Event, tag="flow:finalizing", phases=ENDS | moves("finalizi
             _has_failed(state, self.path, self.error)
         else:
             raise MalformedJournal(
-                "a flow that is not ended by a person is complete, or failed with an error"
+                "a flow that no person ended is complete, or failed with an error"
             )
         if (self.error is None) != (self.outcome != "failed") or (self.path and not self.error):
-            raise MalformedJournal("a flow has an error, at a path, exactly where it failed")
+            raise MalformedJournal("a flow has an error and its path exactly if it failed")
         return replace(
             state,
             outcome=self.outcome,
@@ -243,7 +243,7 @@ class FlowMigrated(Event, tag="flow:migrated", phases=within("running", "waiting
     def fold(self, state: State) -> State:
         self.no_path()
         if self.flow_digest == state.flow_digest:
-            raise MalformedJournal("the session goes on with that text already")
+            raise MalformedJournal("the session already uses that version")
         for path in self.nodes:
             if path not in state.nodes:
                 raise MalformedJournal(f"{path} is not known")
@@ -271,7 +271,7 @@ class LockRequested(Event, tag="lock:requested", phases=within("running")):
         self.no_path()
         _has_inputs(state)
         if state.lock is not None:
-            raise MalformedJournal(f"the session asked for lock {state.lock.name} before")
+            raise MalformedJournal(f"the session already asked for lock {state.lock.name}")
         return replace(state, lock=LockRun(self.name, self.on_conflict, self.timestamp))
 
 
@@ -297,7 +297,7 @@ class SessionMessage(Event, tag="session:message", phases=ANY_OPEN, audit="messa
     def fold(self, state: State) -> State:
         self.no_path()
         if self.key in state.seen:
-            raise MalformedJournal(f"the message {self.key} was taken before")
+            raise MalformedJournal(f"the message {self.key} was already used")
         entry = {"text": self.message, "by": self.actor, "at": self.timestamp}
         return replace(
             state,
@@ -322,7 +322,7 @@ class SessionAborted(
     def fold(self, state: State) -> State:
         self.no_path()
         if state.finally_skipped:
-            raise MalformedJournal("what runs at the end is skipped already")
+            raise MalformedJournal("the nodes of `finally` are already skipped")
         if state.phase == "finalizing":
             outcome = "aborted" if state.outcome == "complete" else state.outcome
             return replace(state, outcome=outcome, timers=Map(), finally_skipped=True)
@@ -372,7 +372,7 @@ class SessionEnd(Closure, tag="session:end", phases=moves("ended", "finalizing")
         _nothing_runs(state.launched)
         said = FINALLY in state.frames and self.status != "aborted"
         if not state.owed and (said or self.status == "complete"):
-            raise MalformedJournal("nothing says what became of the flow")
+            raise MalformedJournal("the outcome of the flow is not recorded")
         if self.status == "aborted" and FINALLY in state.frames:
             _finally_over(state)
         return replace(state, timers=Map(), pending=())
@@ -380,7 +380,7 @@ class SessionEnd(Closure, tag="session:end", phases=moves("ended", "finalizing")
 
 def _has_inputs(state: State) -> None:
     if state.inputs is not None or state.open_prompts:
-        raise MalformedJournal("the flow was started before, or an input is being asked for")
+        raise MalformedJournal("the flow was already started, or is asking for an input")
 
 
 def _stands(state: State, event: FlowPaused | FlowPausing | FlowResumed) -> None:
@@ -392,7 +392,7 @@ def _stands(state: State, event: FlowPaused | FlowPausing | FlowResumed) -> None
     if path is not None and not (
         path in state.nodes or scope_of(path) in state.nodes or path.startswith("inputs/")
     ):
-        raise MalformedJournal(f"the session does not stand at {path}")
+        raise MalformedJournal(f"the session is not at {path}")
 
 
 def _nothing_runs(running: Collection[str]) -> None:

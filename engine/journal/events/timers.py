@@ -88,7 +88,7 @@ def _waits(state: State, event: TimerSet) -> None:
     path = event.at
     same((event.timer_id, event.prompt_id), (wait_id(state, path), None), "timer")
     if run_at(state, path, "started").type != "wait" or not state.owed:
-        raise MalformedJournal(f"{path} waits for no time, or does so already")
+        raise MalformedJournal(f"{path} does not wait for a time, or already does")
 
 
 def _times_out(state: State, event: TimerSet) -> None:
@@ -96,7 +96,7 @@ def _times_out(state: State, event: TimerSet) -> None:
     container = container_at(state, path)
     same((event.timer_id, event.prompt_id), (timeout_id(state, path), None), "timer")
     if container.begun or container.kind == ON_FAILURE:
-        raise MalformedJournal(f"{path} has begun, so that its time is set already")
+        raise MalformedJournal(f"{path} has begun, so its time is already set")
 
 
 def _rests(state: State, event: TimerSet) -> None:
@@ -104,19 +104,19 @@ def _rests(state: State, event: TimerSet) -> None:
     agent = container_at(state, path).agent
     same((event.timer_id, event.prompt_id), (rest_id(state, path), None), "timer")
     if agent is None or not agent.final or agent.calls or "/" in path:
-        raise MalformedJournal(f"{path} has not given its last answer, so it does not rest")
+        raise MalformedJournal(f"{path} has not given its last answer, so it does not listen")
 
 
 def _times_the_thread(state: State, event: TimerSet) -> None:
     event.no_path()
     if not state.owed or not event.timer_id.startswith(f"{state.session_id}:unreachable") or event.prompt_id:
-        raise MalformedJournal("no thread was lost just now")
+        raise MalformedJournal("no thread became unreachable just now")
 
 
 def _times_a_question(state: State, event: TimerSet) -> None:
     prompt = state.prompts.get(event.prompt_id or "")
     if prompt is None or event.purpose == "retry":
-        raise MalformedJournal(f"there is no question {event.prompt_id}, or it is not timed like this")
+        raise MalformedJournal(f"there is no question {event.prompt_id}, or it has no such timer")
     same(event.path, prompt.path, "path")
     if not prompt.open:
         raise MalformedJournal(f"prompt {prompt.prompt_id} is not open")
@@ -126,9 +126,9 @@ def _times_a_question(state: State, event: TimerSet) -> None:
         name = f"escalate{word}" if event.purpose == "escalate" else event.purpose
         same(event.timer_id, clock_id(state, prompt, name), "timer")
         if event.purpose == "remind" and prompt.remind_seconds is None:
-            raise MalformedJournal(f"nobody is reminded of prompt {prompt.prompt_id}")
+            raise MalformedJournal(f"prompt {prompt.prompt_id} has no reminders")
     if not state.owed and not (event.purpose == "remind" and prompt.deadline is not None):
-        raise MalformedJournal(f"nothing happened that timer {event.timer_id} follows from")
+        raise MalformedJournal(f"nothing happened that sets timer {event.timer_id}")
 
 
 _SETS: dict[str, Callable[[State, TimerSet], None]] = {

@@ -50,7 +50,7 @@ async def write_file(config: dict[str, Json], ctx: NodeContext) -> Outcome:
 
 async def _done(work: Callable[[], Json], ctx: NodeContext) -> Outcome:
     if ctx.aborted.is_set():
-        return Interrupted("cut", "the session was leaving before the file was opened")
+        return Interrupted("cut", "the session was stopping before the file was opened")
     await before_effect()
     try:
         return Completed(await in_thread(work))
@@ -81,7 +81,7 @@ def _read(ctx: NodeContext, path: str, first: int, most: int | None) -> Json:
     if data.startswith(b"%PDF-"):
         raise Refusal("not_text", f"{path} is a PDF; only text and pictures can be read here")
     if b"\0" in data[:_LOOKED_AT]:
-        raise Refusal("not_text", f"{path} is no text file")
+        raise Refusal("not_text", f"{path} is not a text file")
     lines = data.split(b"\n")
     if lines[-1] == b"":  # the end of the last line, and no line of its own
         lines.pop()
@@ -115,7 +115,7 @@ def _bytes(ctx: NodeContext, path: str) -> bytes:
     except OSError as error:
         raise _refused(path, error) from error
     if data is None:
-        raise Refusal("not_a_file", f"{path} is no file")
+        raise Refusal("not_a_file", f"{path} is not a file")
     if len(data) > MOST_FILE:
         raise Refusal(
             "too_large", f"{path} is larger than {MOST_FILE // 2**20} MiB, too large to be read here"
@@ -129,7 +129,7 @@ def _bytes(ctx: NodeContext, path: str) -> bytes:
 def _write(ctx: NodeContext, path: str, content: str) -> Json:
     data = content.encode("utf-8", "replace")
     if len(data) > MOST_WRITTEN:
-        raise Refusal("too_large", f"the text has {len(data):,} bytes; a file written here has 1 MiB at most")
+        raise Refusal("too_large", f"the text has {len(data):,} bytes; files written here can have at most 1 MiB")
     *folders, name = session_path(path)
     beside = f".sayso-{secrets.token_hex(8)}"
     try:
@@ -159,17 +159,17 @@ def _mode(folder: int, name: str, path: str) -> int:
     except FileNotFoundError:
         return 0o600
     if not stat.S_ISREG(state.st_mode):
-        raise Refusal("not_a_file", f"{path} is no file, so nothing was written")
+        raise Refusal("not_a_file", f"{path} is not a file, so nothing was written")
     return stat.S_IMODE(state.st_mode) & 0o777
 
 
 def _refused(path: str, error: OSError) -> Refusal:
     reasons = {
         errno.ENOENT: ("not_found", "there is no such file in the session's folder"),
-        errno.ELOOP: ("link", "it is a link, or lies behind one; links are not followed"),
-        errno.ENOTDIR: ("link", "a part of the path is no folder; links are not followed"),
+        errno.ELOOP: ("link", "it is a link or behind one; links are not followed"),
+        errno.ENOTDIR: ("link", "a part of the path is not a folder; links are not followed"),
         errno.EISDIR: ("not_a_file", "it is a folder"),
-        errno.ENXIO: ("not_a_file", "it is no file"),
+        errno.ENXIO: ("not_a_file", "it is not a file"),
     }
     default = ("file", error.strerror or type(error).__name__)
     kind, text = reasons.get(error.errno or 0, default)

@@ -91,7 +91,7 @@ def read_inside(folder: Path, path: str, most: int) -> bytes:
     except OSError as error:
         raise FileRefused(f"{path} cannot be read in the session's folder: {error.strerror}") from error
     if found is None:
-        raise FileRefused(f"{path} is no file")
+        raise FileRefused(f"{path} is not a file")
     if len(found) > most:
         raise FileRefused(f"{path} has {max(size, len(found)):,} bytes; the limit is {most:,}")
     return found
@@ -144,7 +144,7 @@ def parts_inside(folder: Path, path: str) -> list[str]:
             given = given.relative_to(base)
     parts = [part for part in given.parts if part != "."]
     if not parts or given.is_absolute() or ".." in parts or "\0" in path:
-        raise FileRefused(f"{path!r} is not in the session's own folder; write a path inside of it")
+        raise FileRefused(f"{path!r} is not in the session's own folder; write a path inside it")
     return parts
 
 

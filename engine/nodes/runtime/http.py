@@ -64,7 +64,7 @@ async def http(config: dict[str, Json], ctx: NodeContext) -> Outcome:
     except Refusal as refusal:
         return redacted(refusal.outcome, resolver.redactor())
     if ctx.aborted.is_set():
-        return Interrupted("cut", "the session was leaving before the request was sent")
+        return Interrupted("cut", "the session was stopping before the request was sent")
     redactor = resolver.redactor()
     exchange = _Exchange(request, first=request)
     outcome = await _within(_perform(exchange, redactor), exchange, ctx)
@@ -110,8 +110,8 @@ async def _within(work: Any, exchange: _Exchange, ctx: NodeContext) -> Outcome:
         task.cancel()
     name = reported(exchange.request)
     if reason == "cut":
-        return Interrupted("cut", f"{name} was cut because the session is leaving")
-    late = f"{name} had no complete answer after {ctx.timeout:g} s"
+        return Interrupted("cut", f"{name} was cut off because the session is stopping")
+    late = f"{name} did not answer completely within {ctx.timeout:g} s"
     if in_doubt:
         return Interrupted("timeout", late)
     return Failed("timeout" if exchange.first.is_safe else "connect", late)
@@ -182,7 +182,7 @@ async def _answer(request: Request, response: aiohttp.ClientResponse, redactor: 
         message = f"{reported(request)}: the answer is longer than `max_body` ({request.max_body} bytes)"
         return Failed("body_too_large", message, output)
     if inexact is not None:
-        return Failed("inexact", f"{reported(request)}: in the answer {inexact}", output)
+        return Failed("inexact", f"{reported(request)}: in the answer, {inexact}", output)
     if request.schema is not None and (wrong := problems(request.schema, parsed)):
         message = f"{reported(request)}: the answer does not fit `schema`: {'; '.join(wrong)}"
         return Failed("schema", message, output)
@@ -317,7 +317,7 @@ def prepare(config: Mapping[str, Json], key: str, resolver: Resolver) -> Request
     """The request that this config describes, with `key` as its Idempotency-Key. Raises `Refusal`."""
     method = as_text(config.get("method") or "GET", "`method`").upper()
     if not _TOKEN.fullmatch(method):
-        raise Refusal("invalid", f"`method`: {method!r} is no HTTP method")
+        raise Refusal("invalid", f"`method`: {method!r} is not an HTTP method")
     given = config.get("url")
     shown = None if isinstance(given, str) else marked(given)
     url = _with_query(_url(resolver.url(given, "`url`"), shown), config.get("query"), resolver)
@@ -372,7 +372,7 @@ def _redirected(request: Request, status: int, location: str) -> Request:
             headers = CIMultiDict((n, value) for n, value in headers.items() if n.lower() in _HARMLESS)
         return replace(request, url=_bare(url), headers=headers)
     message = f"{reported(request)} was answered with {status}, a redirect to {_bare(url).with_query(None)}"
-    hint = "write that address under `url` if it is the right one"
+    hint = "set `url` to that address if it is the right one"
     raise Refusal("redirect", f"{message}, which is not followed: {why}; {hint}", _IN_VAIN)
 
 
@@ -388,10 +388,10 @@ def _url(text: str, shown: str | None) -> URL:
         _check(url)
     except (ValueError, Refusal) as error:
         if shown is not None:
-            raise Refusal("invalid", f"`url`: {shown} is no address that can be used") from None
+            raise Refusal("invalid", f"`url`: {shown} is not a usable address") from None
         if isinstance(error, Refusal):
             raise
-        raise Refusal("invalid", f"`url`: {text[:200]!r} is no URL ({error})") from error
+        raise Refusal("invalid", f"`url`: {text[:200]!r} is not a URL ({error})") from error
     return url
 
 
@@ -400,7 +400,7 @@ def _check(url: URL) -> None:
     if url.scheme not in ("http", "https"):
         raise Refusal("invalid", f"`url`: only http:// and https:// are possible, not {url.scheme or 'none'}")
     if not url.host or re.search(r"[\s\\]", url.host):
-        raise Refusal("invalid", f"`url`: {str(url)[:200]!r} names no host")
+        raise Refusal("invalid", f"`url`: {str(url)[:200]!r} has no host")
     if is_disguised(url.host):
         raise Refusal("address_refused", f"`url`: write the address {url.host} as four decimal numbers")
 

@@ -49,12 +49,12 @@ def picture_problem(data: bytes) -> str | None:
     """Why a picture cannot be shown to a model: words behind its name."""
     found = picture_of(data)
     if found is None:
-        return "is a broken picture: it cannot be shown"
+        return "is a broken picture and cannot be shown"
     if len(data) > MOST_BYTES:
-        return f"has {len(data):,} bytes; a picture has {MOST_BYTES:,} at most"
+        return f"has {len(data):,} bytes; the limit is {MOST_BYTES:,} at most"
     if max(found.width, found.height) > MOST_SIDE:
         size = f"{found.width} x {found.height} pixels"
-        return f"has {size}; a picture has {MOST_SIDE} a side at most"
+        return f"has {size}; the limit is {MOST_SIDE} per side"
     return None
 
 

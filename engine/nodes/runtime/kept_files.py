@@ -56,6 +56,6 @@ def kept_bytes(workdir: Path, digest: str, name: str) -> bytes:
         found = None
     if found is None or fingerprint(found) != digest:
         raise FileRefused(
-            f"{name}, as the conversation has it, is not here: what sayso keeps of the session was removed or changed"
+            f"{name}, which the conversation uses, is missing: the files that sayso keeps for the session were removed or changed"
         )
     return found

@@ -96,8 +96,8 @@ class McpServers:
         await asyncio.wait({work}, timeout=1.0)
         name = f"{tool} of the MCP server {server}"
         if reason == "cut":
-            return Interrupted("cut", f"{name} was left because the session is leaving")
-        late = f"{name} had not answered after {ctx.timeout:g} s"
+            return Interrupted("cut", f"{name} was stopped because the session is stopping")
+        late = f"{name} did not answer within {ctx.timeout:g} s"
         return Interrupted("timeout", late) if sent else Failed("timeout", late)
 
     async def list_tools(self, server: str) -> list[Tool]:
@@ -203,7 +203,7 @@ class McpServers:
             return self._begun(connection, client, call, ctx, saved)
         open_call = connection.calls.get(ctx.idempotency_key)
         if open_call is None:
-            raise _Gone("it was open while people were asked, and sayso was restarted")
+            raise _Gone("sayso restarted while people were asked")
         open_call.answer((mcp_asks.responses(saved) or {})[_OPEN])
         return open_call
 

@@ -33,7 +33,7 @@ OPEN_SECONDS = 120
 _MOST_FORGOTTEN = 3
 """Number of times the server may forget its state before people have answered a new question."""
 
-FORGOTTEN = "The server no longer knew what it had asked for, and asks for something else now."
+FORGOTTEN = "The server lost its earlier request and now asks for something else."
 
 
 class Unaskable(Exception):
@@ -57,12 +57,12 @@ def question(key: str, params: Any, hosts: tuple[str, ...], told: Callable[[str]
             url = parsed(params.url)
             host = url.host or ""
         except ValueError as error:
-            raise Unaskable(f"it asks to open what is no address: {error}") from error
+            raise Unaskable(f"it asks to open an invalid address: {error}") from error
         if url.scheme not in ("https", "http") or url.user is not None or is_disguised(host):
-            raise Unaskable("it asks to open what is no plain web address")
+            raise Unaskable("it asks to open something other than a plain web address")
         if not host_allowed(host, url.port, hosts):
             raise Unaskable(
-                f"it asks to open a page of {host[:200]}, and SAYSO_LINK_HOSTS does not name that host"
+                f"it asks to open a page of {host[:200]}, but SAYSO_LINK_HOSTS does not list that host"
             )
         link = str(url).translate({ord(sign): f"%{ord(sign):02X}" for sign in "<>|`"})
         return {**asked, "url": link}
@@ -154,7 +154,7 @@ def left(
             )
         before, found = before[:again], {**found, "why": FORGOTTEN}
     if rounds >= MOST_ROUNDS:
-        return Failed("mcp_asks", f"the MCP server {server} asked {MOST_ROUNDS} times and came to no end")
+        return Failed("mcp_asks", f"the MCP server {server} asked {MOST_ROUNDS} times without finishing")
     return Interrupted("asks" if asked else "left", "", {**found, "rounds": rounds + 1, "before": before})
 
 

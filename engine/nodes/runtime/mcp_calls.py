@@ -102,7 +102,7 @@ class OpenCalls(dict[str, OpenCall]):
         calls = [call for call in self.values() if not call.task.done()]
         if len(calls) == 1:
             return await calls[0].ask(params)
-        _log.warning("an MCP server asks for something within one of %d calls: it is told no", len(calls))
+        _log.warning("an MCP server asks for something during one of %d calls: it is refused", len(calls))
         return ElicitResult(action="cancel")
 
     def _ended(self, key: str, call: OpenCall) -> None:

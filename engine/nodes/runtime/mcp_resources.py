@@ -21,7 +21,7 @@ async def parts(client: Client, uri: str | None, patterns: Sequence[str]) -> lis
         found = await client.read_resource(uri, cache_mode="bypass")
         return [resource(part) for part in found.contents[:MOST_PARTS]]
     lines = [_line(uri, about) for uri, about in await _listed(client) if may_read(uri, patterns)]
-    return [{"type": "text", "text": "\n".join(lines) or "(there is nothing that may be read)"}]
+    return [{"type": "text", "text": "\n".join(lines) or "(there is nothing to read)"}]
 
 
 async def _listed(client: Client) -> list[tuple[str, Any]]:

@@ -73,7 +73,7 @@ def resource(inner: Any) -> dict[str, Json]:
         return _text(f"(resource {inner.uri})\n{text}")
     if kind in IMAGE_TYPES:
         return _image(inner.blob, kind)
-    return _text(f"(resource {inner.uri} of type {kind[:60] or 'unknown'}, which is no text)")
+    return _text(f"(resource {inner.uri} of type {kind[:60] or 'unknown'}, which is not text)")
 
 
 def _image(data: str, media_type: str) -> dict[str, Json]:

@@ -115,7 +115,7 @@ def find(file: Path, name: str) -> Server:
     known = servers(file)
     if name not in known:
         hint = suggest(name, known)
-        where = f"in {file}" if known else f"in {file}, which names none"
+        where = f"in {file}" if known else f"in {file}, which lists none"
         raise McpUnconfigured(f"there is no MCP server {name} {where}{f' ({hint})' if hint else ''}")
     return known[name]
 
@@ -133,7 +133,7 @@ def resolved(values: Mapping[str, str], secret: Callable[[str], str], used: dict
 def _server(name: str, entry: Json, file: Path) -> Server:
     where = f"{file}: server {name}"
     if not SERVER_NAME.fullmatch(name):
-        raise McpUnconfigured(f"{where}: a name has letters, digits, _ and -")
+        raise McpUnconfigured(f"{where}: use letters, digits, _ and - in the name")
     if not isinstance(entry, dict) or ("command" in entry) == ("url" in entry):
         raise McpUnconfigured(f"{where}: write either `command`, a program, or `url`, an address")
     try:
@@ -157,10 +157,10 @@ def _server(name: str, entry: Json, file: Path) -> Server:
 def _refuse_references(where: str, plain: Mapping[Any, str], values: Mapping[str, str]) -> None:
     for value in plain.values():
         if _REFERENCE.search(value):
-            raise McpUnconfigured(f"{where}: ${{...}} may stand in values of `env` and `headers` only")
+            raise McpUnconfigured(f"{where}: ${{...}} is allowed only in values of `env` and `headers`")
     for name, value in values.items():
         for reference in _REFERENCE.findall(value):
             if not _SECRET.fullmatch(reference):
                 raise McpUnconfigured(
-                    f"{where}: {name}: {reference} means nothing here; write ${{SAYSO_SECRET_NAME}}"
+                    f"{where}: {name}: {reference} is not supported; write ${{SAYSO_SECRET_NAME}}"
                 )

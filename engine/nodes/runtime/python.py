@@ -98,7 +98,7 @@ def load(call: str, folder: Path | None) -> Callable[..., Any]:
         )
     if not callable(function):
         kind = type(function).__name__
-        raise NodeError(f"{call} is no function but a {kind}", "not_found")
+        raise NodeError(f"{call} is a {kind}, not a function", "not_found")
     return typing.cast(Callable[..., Any], function)
 
 
@@ -127,7 +127,7 @@ def _module(name: str, folder: Path | None) -> ModuleType:
     file = getattr(module, "__file__", None)
     if beside is not None and (file is None or Path(file).resolve() != beside):
         raise NodeError(
-            f"module {name} beside the flow file ({beside}) is hidden by another of that name "
+            f"module {name} beside the flow file ({beside}) is hidden by another module of that name "
             f"({file or 'built in'}); rename the one beside the flow file",
             "import",
         )
@@ -258,7 +258,7 @@ def _misfits(
     """Arguments that are given and not taken, and the other way round."""
     names = [p.name for p in parameters.values() if p.kind not in GATHERING and p.name != CTX]
     if CTX in args and _takes_ctx(parameters):
-        yield Fault(("args", CTX), "`ctx` is given by sayso and not by the flow", "leave it out")
+        yield Fault(("args", CTX), "sayso passes `ctx`, not the flow", "leave it out")
     for name in args:
         if name not in names and name != CTX and not takes_any:
             hint = suggest(name, names) or ("it takes none" if not names else None)
@@ -284,5 +284,5 @@ def _checked(name: str, value: Json, known: _Parameters, parameter: str, faults:
         faults += [fault.under(("args", name)) for fault, _ in faults_of(error, BaseModel)]
     except PydanticUserError as error:
         text = f"its type hint {hint!r} cannot be checked: {str(error).splitlines()[0]}"
-        faults.append(Fault(("args", name), text, "use a type that JSON can become"))
+        faults.append(Fault(("args", name), text, "use a type that JSON can be converted to"))
     return value

@@ -98,12 +98,12 @@ class SecretSource:
             )
         if name in RESERVED:
             raise SecretUnavailable(
-                f"{PREFIX}{name} belongs to sayso itself; give the flow's secret another name"
+                f"{PREFIX}{name} is reserved for sayso; choose another name for the flow's secret"
             )
         return self.own(name)
 
     def own(self, name: str) -> str:
-        """The same also for a name that belongs to sayso itself. Raises `SecretUnavailable`."""
+        """The same also for a name that is reserved for sayso itself. Raises `SecretUnavailable`."""
         value = self._env.get(PREFIX + name)
         if value is None and self._directory is not None:
             value = _read(self._directory, name)
@@ -161,10 +161,10 @@ def _printed(command: Sequence[str], env: Mapping[str, str]) -> str | SecretComm
     except subprocess.TimeoutExpired:
         told = f"took longer than {COMMAND_SECONDS:g} s"
     except UnicodeDecodeError:
-        told = "printed what is not text"
+        told = "printed something that is not text"
     except OSError as error:
         told = f"could not be started: {error.strerror}"
-    return SecretCommandFailed(f"secret {name} is not to be had: {program} (SAYSO_SECRET_COMMAND) {told}")
+    return SecretCommandFailed(f"secret {name} is unavailable: {program} (SAYSO_SECRET_COMMAND) {told}")
 
 
 def _end_of(command: Sequence[str], env: Mapping[str, str]) -> tuple[int | None, bytes, bytes]:
@@ -318,7 +318,7 @@ def _read(directory: Path, name: str) -> str | None:
     root, target = Path(os.path.realpath(directory)), Path(os.path.realpath(directory / name))
     if not target.is_relative_to(root):
         raise SecretUnavailable(
-            f"secret {name}: {directory / name} is a link out of {directory}; put the file there"
+            f"secret {name}: {directory / name} is a link that leads out of {directory}; put the file there"
         )
     try:
         # The path is resolved, so there is no link left to follow.

@@ -59,7 +59,7 @@ async def shell(config: dict[str, Json], ctx: NodeContext) -> Outcome:
         except Refusal as refusal:
             return redacted(refusal.outcome, resolver.redactor())
         if ctx.aborted.is_set():
-            return Interrupted("cut", "the session was leaving before the program began")
+            return Interrupted("cut", "the session was stopping before the program began")
         redactor = resolver.redactor()
         limit: int = config.get("max_output", MAX_OUTPUT)
         stdout, stderr = Capture(limit, redactor), Capture(limit, redactor)
@@ -98,7 +98,7 @@ def _outcome(
     if ended.reason == "timeout":
         return Interrupted("timeout", f"{name} was stopped after {ctx.timeout:g} s", output)
     if ended.reason == "cut":
-        return Interrupted("cut", f"{name} was stopped because the session is leaving", output)
+        return Interrupted("cut", f"{name} was stopped because the session is stopping", output)
     if ok_codes == "any" or ended.exit_code in ok_codes:
         return Completed(output)
     last = next((line.strip() for line in reversed(output["stderr"].splitlines()) if line.strip()), "")
@@ -151,7 +151,7 @@ def _argv(config: dict[str, Json], kept: contextlib.ExitStack) -> tuple[str, ...
         return (*interpreter(script), file.name)
     argv = tuple(as_text(item, f"`run`, item {index}") for index, item in enumerate(config["run"]))
     if not argv[0]:
-        raise Refusal("invalid", "`run` begins with an empty text; its first item is the program")
+        raise Refusal("invalid", "`run` begins with an empty text; its first item must be the program")
     return argv
 
 
@@ -217,9 +217,9 @@ def _names(folder: str | Path) -> list[str]:
 
 def _not_started(command: Command, error: OSError | ValueError) -> Failed:
     hints: Mapping[int | None, tuple[str, str]] = {
-        errno.ENOEXEC: ("not_executable", "it is no program; a script needs a first line such as #!/bin/sh"),
-        errno.ENOENT: ("not_found", "the interpreter that its first line names does not exist"),
-        errno.EACCES: ("not_executable", "it, or its interpreter, may not be executed"),
+        errno.ENOEXEC: ("not_executable", "it is not a program; a script needs a first line such as #!/bin/sh"),
+        errno.ENOENT: ("not_found", "the interpreter in its first line does not exist"),
+        errno.EACCES: ("not_executable", "it or its interpreter is not executable"),
         errno.E2BIG: (
             "invalid",
             "its arguments and environment are too large; pass large values through `stdin`",

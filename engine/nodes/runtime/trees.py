@@ -63,7 +63,7 @@ def tree_of(root: Path, seen: Seen) -> Tree:
 
 
 def _unread(error: OSError) -> None:
-    log.warning("%s cannot be read, and will not be there where the session goes on", error.filename)
+    log.warning("%s cannot be read, and will be missing where the session continues", error.filename)
 
 
 def _entry(at: int, name: str, path: str, seen: Seen, began: int) -> Tree:

@@ -29,9 +29,9 @@ def why_unconnected(error: BaseException, host: str = "", port: int | None = Non
                 return f"the certificate of {where} is not accepted: {cause.verify_message}"
             case ssl.SSLError():
                 why = getattr(cause, "reason", None) or cause.args[-1]
-                return f"{where} does not speak TLS as it should ({why})"
+                return f"{where} does not speak TLS correctly ({why})"
             case socket.gaierror():
-                return f"no host is called {host}"
+                return f"there is no host {host}"
             case TimeoutError():
                 return f"{where} does not answer"
             case OSError(errno=number) if number in _WHY:

@@ -119,7 +119,7 @@ async def supervise(name: str, work: Callable[[Context], Awaitable[Json]], ctx: 
     """Run the code of a user, which people know as `name`, to its end; see the module."""
     if ctx.aborted.is_set():
         # No effect so far, so people need not be asked.
-        return Interrupted("left", f"the session was leaving before {name} began", ctx.saved)
+        return Interrupted("left", f"the session was stopping before {name} began", ctx.saved)
     await before_effect()
     loop = asyncio.get_running_loop()
     context, ended = Context(ctx), loop.create_future()
@@ -266,13 +266,13 @@ def _outcome(
         return _completed(name, output)
     left = _pause_in(error)
     if left is not None and reason is None:
-        text = f"{name} raised PauseError although nothing asked it to leave; call `ctx.checkpoint(saved)` instead"
+        text = f"{name} raised PauseError although it was not asked to stop; call `ctx.checkpoint(saved)` instead"
         return Failed("PauseError", text)
     if left is not None and reason == "cut":
         return _left(name, left.saved)
     told = (noticed or left is not None) and not isinstance(error, NotJson)
     if reason is not None and told:
-        why = "after its timeout" if reason == "timeout" else "because the session is leaving"
+        why = "after its timeout" if reason == "timeout" else "because the session is stopping"
         _log.info("%s %s: %s was stopped %s", ctx.session_id, ctx.path, name, why, exc_info=error)
         return Interrupted(reason, f"{name} was stopped {why}")
     # An exception with its traceback; for one raised for people, only its cause, if any.

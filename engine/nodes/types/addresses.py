@@ -47,7 +47,7 @@ def parsed(text: str) -> URL:
     try:
         return URL(text)
     except IndexError:  # what it raises for `//[::1]@`
-        raise ValueError("no host stands behind the @") from None
+        raise ValueError("there is no host after the @") from None
 
 
 def why_refused(address: str, host: str, allowed: Iterable[str]) -> str | None:
@@ -58,11 +58,11 @@ def why_refused(address: str, host: str, allowed: Iterable[str]) -> str | None:
     try:
         target = _real(ipaddress.ip_address(address.partition("%")[0]))
     except ValueError:
-        return f"{address} is not written as an address"
+        return f"{address} is not a valid address"
     kind = _kind(target)
     if kind is None or {_comparable(host), str(target)} & {_comparable(name) for name in allowed}:
         return None
-    return f"{target} is {kind}, which a flow reaches only when its `allow_hosts` names {_comparable(host)}"
+    return f"{target} is {kind}, which a flow can reach only if its `allow_hosts` lists {_comparable(host)}"
 
 
 def is_disguised(host: str) -> bool:

@@ -25,7 +25,7 @@ def session_path(path: str) -> tuple[str, ...]:
     if not path or len(path) > MOST:
         raise BadPath(f"a path has 1 to {MOST} characters")
     if not path.isprintable() or "\\" in path:
-        raise BadPath(f"{path[:80]!r} has characters that no path here may have")
+        raise BadPath(f"{path[:80]!r} has characters that are not allowed in a path")
     whole = _WHOLE.fullmatch(path)
     if whole is not None:
         return session_path(whole["inside"])
@@ -33,9 +33,9 @@ def session_path(path: str) -> tuple[str, ...]:
         raise BadPath(f"{path[:80]!r} is outside the session's folder; write a path relative to it")
     parts = tuple(part for part in path.split("/") if part not in ("", "."))
     if ".." in parts:
-        raise BadPath(f"{path[:80]!r} leads out of a folder; `..` is not possible")
+        raise BadPath(f"{path[:80]!r} leads out of a folder; `..` is not allowed")
     if any(part.lower().startswith(_OURS) for part in parts):
-        raise BadPath(f"{path[:80]!r} belongs to sayso")
+        raise BadPath(f"{path[:80]!r} is reserved for sayso")
     if not parts or path.endswith(("/", "/.")):
         raise BadPath(f"{path[:80]!r} names a folder, not a file")
     if any(len(part.encode()) > 240 for part in parts):

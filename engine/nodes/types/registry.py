@@ -77,7 +77,7 @@ class _NotInstalled:
 
     def __getattr__(self, attribute: str) -> object:
         raise BadNodeType(
-            f"the node type `{self._name}` is not installed here, so what it takes is not known"
+            f"the node type `{self._name}` is not installed here, so its settings cannot be checked"
         )
 
 
@@ -212,7 +212,7 @@ def register(name: str, kind: type) -> None:
     """Register a class as a node type of this process. Raises `BadNodeType`."""
     other = type(_made[name].instance) if name in _made else kind
     same = (other.__module__, other.__qualname__) == (kind.__module__, kind.__qualname__)
-    _refuse(not same, f"there is a node type `{name}` already, {other.__module__}.{other.__qualname__}")
+    _refuse(not same, f"there is already a node type `{name}`, {other.__module__}.{other.__qualname__}")
     _made[name] = _checked(name, IN_PROCESS, kind)
 
 

@@ -167,7 +167,7 @@ async def test_a_page_is_shown_whole_and_only_of_hosts_that_are_allowed(tmp_path
     async with engine(tmp_path, program(), "pay", url="https://pay.example.com.evil.io/") as (rig, _):
         session_id = await rig.start(FLOW % "pay")
         await rig.engine.parked(session_id)
-        assert "SAYSO_LINK_HOSTS does not name that host" in await told(rig, session_id)
+        assert "SAYSO_LINK_HOSTS does not list that host" in await told(rig, session_id)
 
 
 async def test_a_server_asks_ten_times_at_most(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ async def test_a_server_asks_ten_times_at_most(tmp_path: Path) -> None:
         session_id = await rig.start(FLOW % "endless")
         for number in range(mcp_asks.MOST_ROUNDS):
             await answer(rig, session_id, await asked(rig, session_id), f"k{number}", value="accept")
-        assert "came to no end" in await told(rig, session_id)
+        assert "without finishing" in await told(rig, session_id)
 
 
 async def test_a_server_gets_no_model(tmp_path: Path) -> None:

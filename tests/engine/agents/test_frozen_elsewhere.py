@@ -70,7 +70,7 @@ async def test_files_that_do_not_travel_are_missed(world: World) -> None:
         state = await engine.parked(SESSION)
         assert state.phase == "waiting"
         (prompt,) = [state.prompts[key] for key in state.open_prompts]
-        assert "as the conversation has it, is not here" in prompt.message
+        assert "which the conversation uses, is missing" in prompt.message
     assert len(world.server.requests) == 2
 
 

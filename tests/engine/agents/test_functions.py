@@ -86,7 +86,7 @@ def test_a_function_with_keywords_takes_any() -> None:
 
 def test_a_hint_that_json_has_nothing_for_is_named() -> None:
     """The error says which parameter, and what to write."""
-    with pytest.raises(NodeError, match=r"`what` has the type hint .* say under `input`"):
+    with pytest.raises(NodeError, match=r"`what` has the type hint .* describe it under `input`"):
         schema_by_hints(unheard_of)
 
 

@@ -281,7 +281,7 @@ def test_a_call_is_rejected_with_a_reason_where_the_rule_wants_one() -> None:
 @pytest.mark.parametrize(
     ("rule", "words"),
     [
-        ("timeout: 5m, remind_every: 10m", "nobody is reminded"),
+        ("timeout: 5m, remind_every: 10m", "nobody would be reminded"),
         ("remind_every: 10s", "a minute or more"),
         ("hours: {timezone: UTC}", "`hours` are for"),
         ("timeout: 5m, escalate: [{after: 5m, to: [U0BEN]}]", "nobody would be told"),
