@@ -319,7 +319,7 @@ without an incoming forward edge run first.
 - A jump (a loop edge, or `on_error: goto:<id>`) stays in its list, and waits until its target and all nodes after it
   have ended. Then they run again.
 - A loop edge that would be taken more than `max_iterations` times is a failure, unless `on_limit` says otherwise. With
-  `ask` the requester and the admins choose in the thread: once more, go on without, or stop.
+  `ask` the requester and the admins choose in the thread: once more, continue, or stop.
 - A graph ends at its final nodes, those without an outgoing forward edge. If it reaches no final node, it fails and names
   them (a final node skipped by its own `if` counts as reached). After `on_limit: continue` it may end anywhere; the run
   then names the limit."""

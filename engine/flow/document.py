@@ -61,7 +61,7 @@ class TriggerDoc(Config):
     """Words after a mention of the bot, with inputs in braces: `rollback {service}`."""
     message: Text | None = None
     """Words in a message of a channel that the bot is in, no mention needed, with inputs in braces: `{service} is
-    down`. They may stand anywhere in the message; `*` stands for any words."""
+    down`. They can appear anywhere in the message; `*` stands for any words."""
     reaction: Text | None = None
     """An emoji name, without colons. A reaction with it to a message starts the flow."""
     shortcut: Shown | None = None

@@ -45,7 +45,7 @@ _REFERABLE = WrapValidator(_or_reference)
 class HttpConfig(Config):
     """Sends a request. A status of 300 or more (except 304), or one that is not in `ok_status`, fails the node.
 
-    `{{ secrets.NAME }}` can stand anywhere in the request. sayso follows up to five redirects that keep method, body
+    `{{ secrets.NAME }}` can appear anywhere in the request. sayso follows up to five redirects that keep method, body
     and host (also from `http` to `https`). A request that only reads (`GET`, `HEAD`, `OPTIONS` without a body) may go
     to another host, without credentials, unless an approval covers the node. Any other redirect fails the node with the
     new address. All methods except `GET`, `HEAD` and `OPTIONS` send an `Idempotency-Key`. Link-local and metadata
