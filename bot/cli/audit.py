@@ -102,7 +102,8 @@ def _own_cursor(store: Store, cursor: Path | None, note: str, size: int) -> int:
     """Return the size of the log to continue from. Raises `UsageError` for a cursor that is not of this store."""
     if size > store.evidence.size() > 0:
         raise UsageError(
-            f"The cursor has {size} leaves of the audit log, but the store has {store.evidence.size()}: the store was restored, or the cursor belongs to another store. Start with a new cursor."
+            f"The cursor has {size} leaves of the audit log, but the store has {store.evidence.size()}: the "
+            "store was restored, or the cursor belongs to another store. Start with a new cursor."
         )
     if size < 1 or size > store.evidence.size() or store.evidence.leaf(size).note != note:
         raise UsageError(

@@ -214,7 +214,8 @@ class Bench:
             and Path(os.path.realpath(path)).is_relative_to(folder)
         ):
             raise UsageError(
-                f"{file[:200]!r} is not a file in the flows folder. Name one such as deploy.yml or scenarios/deploy.yml."
+                f"{file[:200]!r} is not a file in the flows folder. Name one such as deploy.yml or "
+                "scenarios/deploy.yml."
             )
         return path
 

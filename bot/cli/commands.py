@@ -28,7 +28,8 @@ from bot.cli.options import (
 TOP = (
     command(
         "dev = serve:dev_command",
-        "Try flows in a local workspace that looks like Slack. You need no account, and nothing leaves this machine. Flow files reload when you save them.",
+        "Try flows in a local workspace that looks like Slack. You need no account, and nothing leaves this "
+        "machine. Flow files reload when you save them.",
         FLOWS,
         option("--port", "The page's port. [8765, else a free one]", int, min=0, max=65535),
         option("--open/--no-open", "Open the page in a browser. [if there is a display]", bool, name="open_it"),
@@ -81,7 +82,8 @@ TOP = (
         FLOWS,
         option(
             "--role ROLE",
-            "What this process does: all, socket or worker. Several processes can serve one Postgres database.",
+            "What this process does: all, socket or worker. Several processes can serve one Postgres "
+            "database.",
             str,
             "all",
         ),
@@ -116,7 +118,8 @@ TOP = (
     ),
     command(
         "validate = flows:validate",
-        "Check flow files: print every problem and warning with file, line, column and a hint. Nothing is executed.",
+        "Check flow files: print every problem and warning with file, line, column and a hint. Nothing is "
+        "executed.",
         argument(
             "[FILE|DIR...]",
             "Flow files or folders. [the flows folder]",
@@ -209,12 +212,14 @@ TOP = (
     ),
     command(
         "backup = store:back_up_store",
-        "Copy the database to a file, even while the bot runs. The copy does not contain the key: keep that separately.",
+        "Copy the database to a file, even while the bot runs. The copy does not contain the key: keep that "
+        "separately.",
         argument("FILE", "A new file.", "target", Path, **FILE),
     ),
     command(
         "restore = store:restore_store",
-        "Replace the database with a backup and keep the old one beside it. The store is then suspended: see `store release`.",
+        "Replace the database with a backup and keep the old one beside it. The store is then suspended: "
+        "see `store release`.",
         argument("FILE", "A file written by `backup`.", "backup", Path, **HERE),
     ),
     command(
@@ -410,7 +415,8 @@ INBOX = (
 LOCKS = command("locks = prompts:list_locks", "", JSON)
 LOCKS_RELEASE = command(
     "release = prompts:release_lock",
-    "Release the lock of a session that is on hold, after somebody checked its unfinished work. End other sessions instead.",
+    "Release the lock of a session that is on hold, after somebody checked its unfinished work. End other "
+    "sessions instead.",
     argument("NAME", "The lock.", "name"),
     option("--session ID", "The session that holds it, so that no other one loses it.", str, ...)._replace(ids="session"),
 )
@@ -442,7 +448,8 @@ STORE = (
         argument("TO", "A new file, or the URL of an empty database.", "target"),
         option(
             "--to-env FILE",
-            "Settings of the new store, in .env format: SAYSO_SECRET_KEY and SAYSO_ENCRYPTION_KEYS. Others come from this home.",
+            "Settings of the new store, in .env format: SAYSO_SECRET_KEY and SAYSO_ENCRYPTION_KEYS. Others "
+            "come from this home.",
             Path,
             **FILE,
         ),

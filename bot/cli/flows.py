@@ -135,7 +135,8 @@ def _check_folder(path: Path) -> dict[str, Checked]:
     found |= {file: Checked(None, error.problems) for file, error in errors.items()}
     if not found:
         raise UsageError(
-            f"There are no flows in {path}: the name of a flow file ends with .yml or .yaml and does not begin with a dot."
+            f"There are no flows in {path}: the name of a flow file ends with .yml or .yaml and does not "
+            "begin with a dot."
         )
     return dict(sorted(found.items()))
 

@@ -87,7 +87,8 @@ def back_up_store(place: Place, target: Path) -> int:
     back_up(database, target)
     print(f"{clean(str(target))} holds the database with {sessions} sessions, as it is now.")
     print(
-        f"It does not contain the key, and cannot be read without it: keep {database.name}.key too, in another place."
+        f"It does not contain the key, and cannot be read without it: keep {database.name}.key too, in "
+        "another place."
     )
     return Exit.OK
 
@@ -119,7 +120,8 @@ def _file(settings: Settings) -> Path:
     file = database_file(settings)
     if file is None:
         raise UsageError(
-            f"{place_of(settings.database_url)} is not an SQLite file. Back up a Postgres database with pg_dump, or copy it to an SQLite file with `sayso store copy`."
+            f"{place_of(settings.database_url)} is not an SQLite file. Back up a Postgres database with "
+            "pg_dump, or copy it to an SQLite file with `sayso store copy`."
         )
     return file
 
@@ -138,7 +140,8 @@ def compact_store(place: Place) -> int:
         store.compact()
     after = file.stat().st_size
     print(
-        f"{file}: {before / 2**20:.1f} MiB before, {after / 2**20:.1f} MiB now. From now on it shrinks automatically."
+        f"{file}: {before / 2**20:.1f} MiB before, {after / 2**20:.1f} MiB now. From now on it shrinks "
+        "automatically."
     )
     return Exit.OK
 
@@ -165,11 +168,13 @@ def _verify(store: Store, session_id: str) -> int:
         flow_from_body(store.flows.text(state.flow_digest))
     except (Corrupt, MalformedJournal) as error:
         raise SessionError(
-            f"Session {session_id} stays on hold: {error} Restore the database or its key file and release the session again, or start the flow again."
+            f"Session {session_id} stays on hold: {error} Restore the database or its key file and release "
+            "the session again, or start the flow again."
         ) from error
     if pending(state):
         raise SessionError(
-            f"Session {session_id} waited for a lock and lost its place when it was put on hold. Start the flow again."
+            f"Session {session_id} waited for a lock and lost its place when it was put on hold. Start the "
+            "flow again."
         )
     return len(events)
 

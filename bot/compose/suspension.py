@@ -61,7 +61,11 @@ def notices(store: Store, reason: str) -> list[PutOutbox]:
 
 def _notice(key: str, head: Head, thread_key: str, stands: str) -> PutOutbox:
     text = (
-        f"⏸️ *{escape(head.flow_name)}* (`{head.session_id}`) is suspended: the stored data is older than the last acknowledged state, or was changed from outside. As stored: {escape(stands)}. Later work may be done a second time, and later answers may be asked for again. Nothing runs until a sayso admin has checked the store (`sayso doctor`) and released it (`sayso store release`). Messages here are read after that."
+        f"⏸️ *{escape(head.flow_name)}* (`{head.session_id}`) is suspended: the stored data is older than "
+        f"the last acknowledged state, or was changed from outside. As stored: {escape(stands)}. Later work "
+        "may be done a second time, and later answers may be asked for again. Nothing runs until a sayso "
+        "admin has checked the store (`sayso doctor`) and released it (`sayso store release`). Messages "
+        "here are read after that."
     )
     return note_to(thread_key, key, text)
 

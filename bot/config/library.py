@@ -156,7 +156,8 @@ class Library:
         text = "\n".join(map(str, broken))
         if (names, text) != self._refusal:
             log.error(
-                "the flows of %s are not served because some files cannot be loaded; the previous version is still served:\n%s",
+                "the flows of %s are not served because some files cannot be loaded; the previous version "
+                "is still served:\n%s",
                 names,
                 text,
             )

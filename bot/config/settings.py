@@ -269,7 +269,8 @@ def _rate(raw: str, cwd: Path) -> Rate | None:
 
 _CHANNELS = _matching(
     r"dm|[CGD][A-Z0-9]{2,}",
-    "channel IDs (C012345), and `dm` for direct messages. Names are not accepted, because a name can move to another channel",
+    "channel IDs (C012345), and `dm` for direct messages. Names are not accepted, because a name can move "
+    "to another channel",
 )
 _HOSTS = _matching(
     r"(\*\.)?[a-z0-9-]+(\.[a-z0-9-]+)*",
@@ -286,7 +287,8 @@ def _listens(raw: str, cwd: Path) -> Mapping[str, str]:
         place, _, level = entry.rpartition("=")
         if level not in _LEVELS or (place and not re.fullmatch(r"dm|[CGD][A-Z0-9]{2,}", place)):
             raise ValueError(
-                f"{', '.join(_LEVELS)}, optionally with others by channel ID or `dm`: requester,C012345=thread"
+                f"{', '.join(_LEVELS)}, optionally with others by channel ID or `dm`: "
+                "requester,C012345=thread"
             )
         found[place] = level
     return found
@@ -476,7 +478,8 @@ def read_env_file(path: Path, environ: Mapping[str, str] = {}) -> dict[str, str]
     }
     if left_out := sorted(given.keys() - taken.keys()):
         told = (
-            f"{path} is writable by others, so {', '.join(left_out)} is not read from it. Restrict the file (chown, chmod go-w), or set it in the environment."
+            f"{path} is writable by others, so {', '.join(left_out)} is not read from it. Restrict the file "
+            "(chown, chmod go-w), or set it in the environment."
         )
         if _STORE in left_out:
             raise SettingsError(told)
@@ -505,7 +508,8 @@ def load_settings(
     for name in KNOWN:
         if name in env and not env[name].strip() and not name.endswith("_API_KEY"):
             raise SettingsError(
-                f"{name} has no value: set one, or remove the setting. In .env a # after a space begins a comment."
+                f"{name} has no value: set one, or remove the setting. In .env a # after a space begins a "
+                "comment."
             )
     if env.get(one := KEYS_SETTING.removesuffix("S")):
         raise SettingsError(f"{one} has no effect: the setting is called {KEYS_SETTING}.")

@@ -217,7 +217,8 @@ def check_database(settings: Settings, *, deep: bool = False) -> Iterator[Check]
         yield Check(
             "database",
             "fail",
-            f"{file} cannot be opened: {file.parent} is not writable for this user, and SQLite creates files there",
+            f"{file} cannot be opened: {file.parent} is not writable for this user, and SQLite creates "
+            "files there",
             "Run doctor as the user who runs sayso, or make the folder writable.",
         )
         return
@@ -316,7 +317,8 @@ def _check_packages(store: Store) -> Iterator[Check]:
     for why, heads in lacking(store).items():
         some = ", ".join(head.session_id for head in heads[:5])
         hint = (
-            "Fix this where sayso runs. Otherwise they are put on hold there until you fix it, restart sayso, and run: sayso sessions "
+            "Fix this where sayso runs. Otherwise they are put on hold there until you fix it, restart "
+            "sayso, and run: sayso sessions "
             f"release {heads[0].session_id}"
         )
         yield Check("packages", "warn", f"{why}: open sessions use it, {len(heads)} in all: {some}", hint)

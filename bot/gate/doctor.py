@@ -71,7 +71,8 @@ def look(home: Path, rules: Path) -> Iterator[Finding]:
     if os.access(settings if settings.exists() else settings.parent, os.W_OK):
         yield Finding(
             None,
-            f"This user can write {settings}: an agent that runs as this user can remove its hook. Managed settings ({MANAGED[0]}), owned by root, prevent this.",
+            f"This user can write {settings}: an agent that runs as this user can remove its hook. Managed "
+            f"settings ({MANAGED[0]}), owned by root, prevent this.",
         )
     stores = [path for place in places if os.access(place, os.X_OK) for path in place.glob("*.db")]
     folders = [place.parent for place in places if place.suffix == ".yml" and os.access(place, os.F_OK)]
@@ -79,7 +80,8 @@ def look(home: Path, rules: Path) -> Iterator[Finding]:
     if mine:
         yield Finding(
             None,
-            f"This user can write {', '.join(mine)}: an agent that runs as this user can bypass the gate. Run the agent as a separate user.",
+            f"This user can write {', '.join(mine)}: an agent that runs as this user can bypass the gate. "
+            "Run the agent as a separate user.",
         )
     else:
         yield Finding(True, "This user cannot write the store or gate.yml.")

@@ -79,7 +79,8 @@ def told_elsewhere(state: State, prompt: Asked, flow: Flow, link: str | None) ->
     """The same for another channel, or one person."""
     place = f"<{link}|its thread>" if link else f"<#{(state.thread or {}).get('channel')}>"
     return (
-        f"⏫ *{safe(one_line(flow.name, 80))}* is waiting for an answer to *{asks_for(state, prompt, flow)}* in {place}: nobody has answered since {date(prompt.requested_at)}{_until(prompt)}."
+        f"⏫ *{safe(one_line(flow.name, 80))}* is waiting for an answer to *{asks_for(state, prompt, flow)}* "
+        f"in {place}: nobody has answered since {date(prompt.requested_at)}{_until(prompt)}."
     )
 
 

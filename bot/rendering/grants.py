@@ -51,7 +51,8 @@ def always_view(
     )
     if of_request:
         said = (
-            f"Approves this call and allows later calls of {name} that match below. Arguments that are not listed must be identical. `*` matches any text without shell syntax."
+            f"Approves this call and allows later calls of {name} that match below. Arguments that are not "
+            "listed must be identical. `*` matches any text without shell syntax."
         )
     blocks: list[Block] = [section(said)]
     for name in patterned(given):

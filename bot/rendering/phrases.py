@@ -84,7 +84,8 @@ def slash_help(flows: Mapping[str, Flow], word: str) -> str:
     unknown = "" if word in ("help", "run") else f"I don't know `/sayso {safe(one_line(word, 60))}`. "
     return (
         f"{unknown}`/sayso run NAME key=value …` starts a flow, `/sayso list` lists the flows, "
-        f"`/sayso status` shows the runs here, and `/sayso away` sets who answers while you are away.\n\n{flows_text(flows)}"
+        "`/sayso status` shows the runs here, and `/sayso away` sets who answers while you are "
+        f"away.\n\n{flows_text(flows)}"
     )
 
 
@@ -100,7 +101,8 @@ def thread_help() -> str:
         "• `cancel`: end the run (asks for confirmation)\n"
         "• `done`: tell an agent that listens for replies to stop; `alpha: TEXT`: write to the agent alpha\n"
         "• `help`: show this help\n"
-        "Choices, forms and approvals are answered with their buttons. *Edit* changes a proposal before you approve it; ⋯ on a question hands it over to someone else.\n"
+        "Choices, forms and approvals are answered with their buttons. *Edit* changes a proposal before you "
+        "approve it; ⋯ on a question hands it over to someone else.\n"
         "Editing or deleting a message changes nothing: the original counts."
     )
 
@@ -285,7 +287,8 @@ def hint_text(kind: str, asked: Sequence[PromptState]) -> str:
 def stale_flow_text(flow: str, fault: str) -> str:
     """Return the warning to the thread of a run whose flow's file no longer loads."""
     return (
-        f"⚠️ The file of *{escape(flow)}* was changed and cannot be loaded. This run uses the version before that change. "
+        f"⚠️ The file of *{escape(flow)}* was changed and cannot be loaded. This run uses the version "
+        "before that change. "
         f"{escape(fault)}"
     )
 
@@ -391,19 +394,22 @@ def quarantine_text(flow_name: str, session_id: str, lacks: str | None) -> str:
     """Told to the thread when a session's records do not verify, or it lacks a node type here."""
     if lacks is not None:
         return (
-            f"⛔ *{escape(flow_name)}* is on hold: {escape(lacks)}. Please tell a sayso admin. Once it is fixed, "
+            f"⛔ *{escape(flow_name)}* is on hold: {escape(lacks)}. Please tell a sayso admin. Once it is "
+            "fixed, "
             f"restart sayso and run `sayso sessions release {session_id}`."
         )
     return (
         f"⛔ *{escape(flow_name)}* is on hold: its stored records were changed or damaged. Nothing will run. "
-        f"Please tell a sayso admin: `sayso sessions show {session_id}` says what is wrong. To do the work again, start the flow again."
+        f"Please tell a sayso admin: `sayso sessions show {session_id}` says what is wrong. To do the work "
+        "again, start the flow again."
     )
 
 
 def newer_text(flow_name: str) -> str:
     """Told to the thread when a newer release wrote its session."""
     return (
-        f"⏫ *{escape(flow_name)}* was last run by a newer release of sayso than this one. It continues, and reads your messages here, once the newer release runs again."
+        f"⏫ *{escape(flow_name)}* was last run by a newer release of sayso than this one. It continues, and "
+        "reads your messages here, once the newer release runs again."
     )
 
 

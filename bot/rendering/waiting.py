@@ -165,7 +165,8 @@ def together_view(group: Sequence[Waiting], user: str) -> dict[str, object]:
     first = group[0].prompt
     some = group[:MOST_TOGETHER]
     head = (
-        f"*{len(some)} approvals* of *{safe(one_line(group[0].flow_name, 80))}*. Each ticked approval is decided and recorded separately, in its own thread."
+        f"*{len(some)} approvals* of *{safe(one_line(group[0].flow_name, 80))}*. Each ticked approval is "
+        "decided and recorded separately, in its own thread."
     )
     chosen = [one for one in first.options if one["value"] != ANSWERED]
     # Slack takes no empty text in a menu.

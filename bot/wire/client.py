@@ -89,7 +89,8 @@ class AuthLost(SlackFault):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(
-            f"Slack no longer accepts the bot token ({reason}). Nothing is lost: reinstall the app or set the right SLACK_BOT_TOKEN, and start again."
+            f"Slack no longer accepts the bot token ({reason}). Nothing is lost: reinstall the app or set "
+            "the right SLACK_BOT_TOKEN, and start again."
         )
 
 
@@ -396,7 +397,8 @@ class IncomingFiles:
                     raise NotNow(f"Slack answered {status} for {file['name']}")
                 if status != 200:
                     raise FileRefused(
-                        f"Slack does not give {_called(file)} to the bot (status {status}). The bot may lack the scope files:read, or the file was deleted."
+                        f"Slack does not give {_called(file)} to the bot (status {status}). The bot may "
+                        "lack the scope files:read, or the file was deleted."
                     )
                 with inbox.writing(name) as part:
                     async for chunk in answer.content.iter_chunked(_CHUNK):
@@ -435,5 +437,6 @@ def _called(file: Mapping[str, Json]) -> str:
 def _too_large(file: Mapping[str, Json], largest: int) -> FileRefused:
     size = f"has {file['size']:,} bytes" if file["size"] > largest else "is too large"
     return FileRefused(
-        f"{_called(file)} {size}, and the limit is {largest:,}. Your answer was not used: please send a smaller file."
+        f"{_called(file)} {size}, and the limit is {largest:,}. Your answer was not used: please send a "
+        "smaller file."
     )

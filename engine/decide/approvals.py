@@ -101,7 +101,8 @@ def _refuse_same(prompt: Asked, command: Answer, decision: Json, reason: str | N
         if mine & theirs and (old["vote"], old["reason"]) == (decision, reason):
             known = "" if old["actor"].get("id") == command.actor.id else f" as {old['actor'].get('name')}"
             raise AlreadyAnswered(
-                f"You have already voted{known}, at {timestamps.told(old['at'])}: {question.DECIDED[str(decision)]}. "
+                f"You have already voted{known}, at {timestamps.told(old['at'])}: "
+                f"{question.DECIDED[str(decision)]}. "
                 f"{question.tally(prompt)}"
             )
 
@@ -195,7 +196,8 @@ def _refuse_nobody_left(state: State, prompt: Asked, editor: Actor) -> None:
     left = asked - out - {fold(entry) for entry in gone if entry}
     if len(left) - by_address < prompt.required:
         raise InvalidAnswer(
-            "Nothing was changed: people who edit this cannot approve it, and too few approvers would be left. Reject it and ask for a new proposal."
+            "Nothing was changed: people who edit this cannot approve it, and too few approvers would be "
+            "left. Reject it and ask for a new proposal."
         )
 
 
@@ -213,7 +215,8 @@ def hand_over(step: Step, command: HandOver) -> None:
         to = requester_of(step.state.actor) or to
     if not _PERSON.fullmatch(to):
         raise InvalidAnswer(
-            f"{to[:80]!r} is not a person: hand a question to one person, by user ID (U012ABCDEF), e-mail address or local:<user>."
+            f"{to[:80]!r} is not a person: hand a question to one person, by user ID (U012ABCDEF), e-mail "
+            "address or local:<user>."
         )
     _refuse_taker(step.state, prompt, command, to)
     step.emit_about(prompt, ev.PromptHanded, actor=command.actor.record(), to=to, key=command.key)

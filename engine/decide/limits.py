@@ -186,7 +186,8 @@ def queued(step: Step, command: LockQueued) -> None:
 
 def refusal(command: LockQueued) -> dict[str, Json]:
     message = (
-        f"lock {command.name} is held by {command.holder}; nothing was started. Start it again when that session has ended."
+        f"lock {command.name} is held by {command.holder}; nothing was started. Start it again when that "
+        "session has ended."
     )
     held_by: dict[str, Json] = {"sessionId": command.holder, "threadKey": command.thread_key}
     return {"type": "locked", "message": message, "lock": command.name, "heldBy": held_by}

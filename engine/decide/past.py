@@ -187,12 +187,14 @@ def failed_at(journal: Sequence[Event]) -> Failed:
     if turns and under[0].node_type in ("agent", TURN):
         if done > turns[-1].seq:
             raise SessionError(
-                f"It cannot be retried where it stopped: tools called by {turns[-1].at} have run. Start a new run."
+                f"It cannot be retried where it stopped: tools called by {turns[-1].at} have run. Start a "
+                "new run."
             )
         return Failed(seam(journal, turns[-1].seq), turns[-1].at)
     if len(under) > 1 and under[-1].at != first.at:
         raise SessionError(
-            f"It cannot be retried where it stopped: {first.at} failed together with its steps. Start a new run."
+            f"It cannot be retried where it stopped: {first.at} failed together with its steps. Start a new "
+            "run."
         )
     # It may have failed before that, and its `on_failure` ran.
     at = min(one.seq for one in failures if one.at == first.at and one.seq > under[-1].seq)

@@ -56,7 +56,9 @@ def is_over(moment: str | None, facts: Facts) -> bool:
         return False
     if facts.clock_jumped:
         raise ClockJumped(
-            f"The clock of this machine jumped to {timestamps.told(facts.now)}, which is past the deadline {timestamps.told(moment)}. The clock is checked again in half a minute; please try again then."
+            f"The clock of this machine jumped to {timestamps.told(facts.now)}, which is past the deadline "
+            f"{timestamps.told(moment)}. The clock is checked again in half a minute; please try again "
+            "then."
         )
     return True
 

@@ -333,7 +333,8 @@ def refuse_long(*given: Json) -> None:
             size = len(part.encode(errors="replace"))
             if size > MAX_TEXT:
                 raise InvalidAnswer(
-                    f"This text has {size:,} bytes; the limit is {MAX_TEXT:,}. It was not used: please send a shorter one."
+                    f"This text has {size:,} bytes; the limit is {MAX_TEXT:,}. It was not used: please send "
+                    "a shorter one."
                 )
         elif isinstance(part, dict):
             refuse_long(*part, *part.values())

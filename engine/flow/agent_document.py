@@ -45,7 +45,8 @@ SERVER = re.compile(r"[A-Za-z](?:[A-Za-z0-9-]|_(?!_))*", re.ASCII)
 def _host(value: Any) -> str:
     if not isinstance(value, str) or not is_host(value):
         raise ValueError(
-            f"{kind_of(value)} is not a host name: write it without https:// and without a path, such as grafana.internal"
+            f"{kind_of(value)} is not a host name: write it without https:// and without a path, such as "
+            "grafana.internal"
         )
     return value
 

@@ -41,7 +41,8 @@ def coerce_inputs(flow: Flow, given: Mapping[str, Json]) -> tuple[dict[str, Json
         size = len(encode(dict(given)))
     if size > MOST_INPUTS:
         raise InvalidInputs(
-            f"The inputs have {size:,} bytes; the limit is {MOST_INPUTS:,}. Pass the address of large data instead."
+            f"The inputs have {size:,} bytes; the limit is {MOST_INPUTS:,}. Pass the address of large data "
+            "instead."
         )
     wrong = [_unknown(flow, name) for name in given if name not in flow.inputs]
     values: dict[str, Json] = {}

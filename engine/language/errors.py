@@ -237,7 +237,8 @@ class DayBudgetSpent(StorageError):
     def __init__(self, day: str, left: Decimal, wanted: Decimal) -> None:
         self.left = left
         super().__init__(
-            f"${left:f} are left of the budget for model calls on {day} (UTC), but this call may cost ${wanted:f}."
+            f"${left:f} are left of the budget for model calls on {day} (UTC), but this call may cost "
+            f"${wanted:f}."
         )
 
 

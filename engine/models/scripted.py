@@ -360,7 +360,9 @@ SUFFIXES = (".script.yml", ".script.yaml")
 _PLACE = re.compile(r"(?:^|/)(?P<agent>[^/~#\[\]]+)(?:[~#\[][^/]*)?/turn\[(?P<number>\d+)\]$")
 
 _ECHO = (
-    "This answer is scripted: no key for Claude is set here (ANTHROPIC_API_KEY), so no model has read your question. With a key, Claude answers here; without one, a script beside the flow ({file}) can set this text."
+    "This answer is scripted: no key for Claude is set here (ANTHROPIC_API_KEY), so no model has read your "
+    "question. With a key, Claude answers here; without one, a script beside the flow ({file}) can set this "
+    "text."
 )
 
 

@@ -76,7 +76,8 @@ def signer(store: Store) -> Signer | None:
     found = Signer.of(store, told["leaf"] + 1, told["key"].partition("+")[0])
     if found.public != told["key"]:
         raise KeyMissing(
-            "The key of the audit log was derived from another SAYSO_SECRET_KEY: copy the store again with `sayso store copy`."
+            "The key of the audit log was derived from another SAYSO_SECRET_KEY: copy the store again with "
+            "`sayso store copy`."
         )
     return found
 
@@ -223,7 +224,8 @@ def attested(store: Store, row: LeafRow, *, content: bool = False) -> list[bytes
     found = list(chained(records, told["after"], content=content))
     if len(events) < row.seq or (found[-1][1] if found else told["after"]) != told["head"]:
         raise Corrupt(
-            f"Events {told['from'] + 1} to {row.seq} of {row.session_id} differ from those attested on {told['time']}."
+            f"Events {told['from'] + 1} to {row.seq} of {row.session_id} differ from those attested on "
+            f"{told['time']}."
         )
     return [line for line, _ in found]
 

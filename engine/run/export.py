@@ -155,7 +155,8 @@ def refuse_other_history(session_id: str, here: Sequence[Event], there: Sequence
         )
     if list(here) != list(there):
         raise SnapshotRefused(
-            f"Session {session_id} continued differently here and where the snapshot was made; resume the session itself."
+            f"Session {session_id} continued differently here and where the snapshot was made; resume the "
+            "session itself."
         )
 
 
@@ -165,5 +166,6 @@ def refuse_unpaused(state: State) -> None:
         raise SnapshotRefused(f"Session {state.session_id} is {state.stands}; there is nothing to resume.")
     if state.phase != "waiting":
         raise SnapshotRefused(
-            f"Session {state.session_id} was running when this snapshot was made, so later work of its nodes is unknown here; take a snapshot while it is paused."
+            f"Session {state.session_id} was running when this snapshot was made, so later work of its "
+            "nodes is unknown here; take a snapshot while it is paused."
         )

@@ -289,7 +289,8 @@ class Sessions:
             raise SchemaTooNew(_LEFT.format(live.session_id)) from error
         except FlowError as error:
             raise SessionError(
-                f"Session {live.session_id} cannot continue in this release, which cannot read its flow: {error}"
+                f"Session {live.session_id} cannot continue in this release, which cannot read its flow: "
+                f"{error}"
             ) from error
         except StorageError:
             self._stale.add(live.session_id)

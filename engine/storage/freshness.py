@@ -163,7 +163,8 @@ class Freshness(WriteWatch):
     def _older(self, missing: int) -> str:
         last = datetime.fromtimestamp(self._anchor.moved_at(), UTC).isoformat(timespec="seconds")
         return (
-            f"{self._database} is older than what was acknowledged (damaged, replaced, or restored from a copy): "
+            f"{self._database} is older than what was acknowledged (damaged, replaced, or restored from a "
+            "copy): "
             f"{missing} commit{'s are' if missing > 1 else ' is'} missing, the last from {last.replace('+00:00', 'Z')}."
         )
 

@@ -223,7 +223,8 @@ def _name(segment: Segment, reference: Reference, path: Path, covered: _Covered)
         )
     elif root == "now":
         message = (
-            f"`now` has another value when `{covered.gate}` asks than when this node runs, and it covers this node"
+            f"`now` has another value when `{covered.gate}` asks than when this node runs, and it covers "
+            "this node"
         )
     elif root not in ("nodes", "status", "errors") or not rest or covered.scope.find(rest[0]) is not None:
         return

@@ -394,7 +394,8 @@ def _begins(state: State, event: Start, frame: Frame) -> None:
             same(place, (f"turn[{len(frame.nodes) + 1}]", 0), "place")
             if frame.running or owner.agent.calls or owner.agent.final or owner.agent.stuck:
                 raise MalformedJournal(
-                    f"agent {frame.owner} cannot call the model: tool calls are unfinished, it has given its final answer, or it waits for a decision"
+                    f"agent {frame.owner} cannot call the model: tool calls are unfinished, it has given "
+                    "its final answer, or it waits for a decision"
                 )
             said = (
                 owner.agent.pending

@@ -56,6 +56,7 @@ def kept_bytes(workdir: Path, digest: str, name: str) -> bytes:
         found = None
     if found is None or fingerprint(found) != digest:
         raise FileRefused(
-            f"{name}, which the conversation uses, is missing: the files that sayso keeps for the session were removed or changed"
+            f"{name}, which the conversation uses, is missing: the files that sayso keeps for the session "
+            "were removed or changed"
         )
     return found

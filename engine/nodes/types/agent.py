@@ -237,7 +237,8 @@ def _warnings(node_id: str, with_: Mapping[str, Json]) -> Iterator[tuple[str, st
     for model in filter(None, models):
         if lacks_price(model):
             yield (
-                f"sayso has no price for {model}, so `{node_id}` stops at its first call if there is a cap in dollars",
+                f"sayso has no price for {model}, so `{node_id}` stops at its first call if there is a cap "
+                "in dollars",
                 "set SAYSO_PRICES (docs/budgets.md), or use another model",
             )
 

@@ -32,7 +32,8 @@ def _place(value: Any) -> str:
         return DM + _one_person(value.removeprefix(DM))
     if not isinstance(value, str) or not _CHANNEL.fullmatch(value):
         raise ValueError(
-            f"{kind_of(value)} is not a destination: write a channel's id (C012ABCDEF), its name (#ops), or dm: and a person"
+            f"{kind_of(value)} is not a destination: write a channel's id (C012ABCDEF), its name (#ops), or "
+            "dm: and a person"
         )
     return value
 

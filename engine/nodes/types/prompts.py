@@ -46,7 +46,8 @@ def _target(value: Any) -> str:
     people = (ONE_PERSON, _GROUP, ROTA)
     if value != "manager" and not any(pattern.fullmatch(value) for pattern in people):
         raise ValueError(
-            f"{kind_of(value)} does not name a person or group: write a user id (U012ABCDEF), an e-mail address, a user group (@sre), "
+            f"{kind_of(value)} does not name a person or group: write a user id (U012ABCDEF), an e-mail "
+            "address, a user group (@sre), "
             "a rota (rota:payments), requester, manager, a channel's id (#C012ABCDEF), or dm: and a person"
         )
     return value
