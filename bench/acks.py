@@ -168,7 +168,7 @@ def _is_from_people(workspace: Workspace, event: dict[str, Any]) -> bool:
 
 
 def _flow() -> str:
-    """A flow that goes on asking, so that replies keep having an effect."""
+    """A flow that continues asking, so that replies keep having an effect."""
     asks = "".join(
         f'  - {{id: q{number}, type: ask, with: {{message: "Question {number}: how is it?"}}}}\n'
         for number in range(QUESTIONS)

@@ -330,7 +330,7 @@ def _look(table: Table, server: Any, count: int) -> None:
 
 
 async def _pooled(table: Table, folder: Path, server: Any, count: int) -> None:
-    """Replies where PgBouncer in transaction mode stands before the server, and nobody is told of them."""
+    """Replies where PgBouncer in transaction mode is before the server, and nobody is told of them."""
     _module(folder)
     flows, roles = {"reply": REPLY.format(log=folder / "reply")}, ("socket", "worker", "worker")
     with pooled(new_database(server, "pooled")) as pooler:

@@ -32,7 +32,7 @@ edges:
   - {{from: a, to: b}}
   - {{from: b, to: a, type: loop, when: "{{{{ true }}}}", max_iterations: {rounds}, on_limit: ask}}
 """
-"""A flow that goes round and asks at its limit whether to go on."""
+"""A flow that goes round and asks at its limit whether to continue."""
 
 
 async def nothing(config: dict[str, Json], ctx: NodeContext) -> Outcome:

@@ -201,7 +201,7 @@ async def _pause(rig: Rig, flow: Flow, thread: dict[str, Any]) -> None:
 
 
 def _send_all(store: Store) -> None:
-    """Every intent was sent: cards and questions stand in their threads."""
+    """Every intent was sent: cards and questions are in their threads."""
     while rows := store.outbox.due(now=utc_now()):
         for row in rows:
             result = encode({"channel": row.lane, "ts": "1790000000.000100"})

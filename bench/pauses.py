@@ -1,4 +1,4 @@
-"""How long a session takes to stop for a person, and to go on once the person has answered, warm.
+"""How long a session takes to stop for a person, and to continue once the person has answered, warm.
 
 Each round is a session of its own: a node, a question, a node.
 *Pause* is from the end of the first node until the question, the snapshot and the intent to show it are committed

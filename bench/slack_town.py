@@ -2,7 +2,7 @@
 
 A flow asks two questions with buttons. Somebody starts it by a mention, answers after some seconds, by a button in every
 other flow and in words in the others, and has seen enough once the result is posted. What is noted is what the workspace
-did: a message counts from the moment it stands there, an edit from the moment it shows. `Load` knows no bot: it works on a
+did: a message counts from the moment it is there, an edit from the moment it shows. `Load` knows no bot: it works on a
 server with a bot process as it does on a simulated town, where ten minutes take some seconds.
 """
 
@@ -40,7 +40,7 @@ FLOWS = {"one": flow("one", 1), "two": flow("two", 2)}
 
 @dataclass
 class Question:
-    """One question as it was seen: when it stood there, was answered, and lost its buttons."""
+    """One question as it was seen: when it was there, was answered, and lost its buttons."""
 
     ts: str
     shown: float
@@ -217,7 +217,7 @@ class Load:
         return call.method.startswith("reactions.") and str(call.args.get("timestamp")) in self._threads
 
     def asked(self) -> int:
-        """Flows whose first question stands there."""
+        """Flows whose first question is there."""
         return sum(bool(run.questions) for run in self.runs)
 
     def unfinished(self) -> int:
@@ -225,7 +225,7 @@ class Load:
         return sum(run.result is None for run in self.runs)
 
     def doubled(self) -> int:
-        """Messages that stand there twice."""
+        """Messages that are there twice."""
         state, keys = self.workspace.state, Counter[str]()
         for messages in state.messages.values():
             for message in messages.values():

@@ -1,4 +1,4 @@
-"""How long it takes until others go on with what a process did that was stopped: the same measurement of sayso and of a peer."""
+"""How long it takes until others continue with what a process did that was stopped: the same measurement of sayso and of a peer."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Makes the moving picture of the README from the local workspace: `python -m docs.film [FILE]`.
 
 A real bot, in a process of its own, serves a rollout. Ana is asked in the thread, Ben approves on his phone, the process
-is killed with `kill -9` in the middle, is started again, and goes on where it was. All that is seen is what the page and
+is killed with `kill -9` in the middle, is started again, and continues where it was. All that is seen is what the page and
 the bot show; only the captions and what is typed at the terminal are written here. The file is an animated PNG, which
 browsers show in the place of a picture. Needs Chromium, and a font with emoji.
 """

@@ -2,7 +2,7 @@
 
 `python -m docs.generate` brings every one of them up to date; `--check` only says which are stale. They are the
 state diagram and the map of the rooms in `docs/architecture.md`, and the references of flows, events, settings and
-commands, and the list of tests that show what promises.md and semantics.md say. A generated part of a page that also has written parts stands between `<!-- generated: NAME -->` and `<!-- end of NAME -->`.
+commands, and the list of tests that show what promises.md and semantics.md say. A generated part of a page that also has written parts is between `<!-- generated: NAME -->` and `<!-- end of NAME -->`.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class PromptState(Question, kw_only=True, forbid_unknown_fields=True):
         return {"id": self.requester_id, "name": self.requester_name}
 
     def to_bytes(self) -> bytes:
-        """The stored form: JSON in camelCase with its version. What only some prompts have stands in theirs only."""
+        """The stored form: JSON in camelCase with its version. What only some prompts have is in theirs only."""
         fields = to_builtins(self)
         some = {name: fields[name] for name in _OF_SOME if fields[name] != _DEFAULTS[name]}
         return encode({"version": VERSION, **{name: fields[name] for name in _OF_ALL}, **some})

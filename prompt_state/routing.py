@@ -125,7 +125,7 @@ class Thread:
     prompts: tuple[PromptState, ...] = ()
     """All prompts of the thread, oldest first, closed ones too."""
     agents: tuple[Listener, ...] = ()
-    """The agents that are under way in it."""
+    """The agents that are in progress in it."""
     by_name: tuple[Listener, ...] = ()
     """All agents in the flows of its sessions: a message that names one of them is for no other, even after its end."""
     may_answer: frozenset[str] = frozenset()

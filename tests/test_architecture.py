@@ -101,7 +101,7 @@ def test_the_core_names_nothing_of_agents() -> None:
 
 
 def test_now_is_an_argument() -> None:
-    """`datetime.now()` and `time.time()` stand in the shell only; `utcnow()` and `today()` nowhere."""
+    """`datetime.now()` and `time.time()` are in the shell only; `utcnow()` and `today()` nowhere."""
     found = [
         f"{source(module).relative_to(ROOT)}:{line}: {name}()"
         for module in modules("engine", "prompt_state")
@@ -126,7 +126,7 @@ READS = ("chat_getPermalink", "reactions_get", "files_info")
 
 
 def test_only_outbound_writes_to_slack() -> None:
-    """`chat_*`, `views_*` and other calls that show something stand in bot/outbound alone, the workspace apart."""
+    """`chat_*`, `views_*` and other calls that show something are in bot/outbound alone, the workspace apart."""
     found = [
         f"{source(module).relative_to(ROOT)}:{line}: {name}"
         for module in modules("bot")

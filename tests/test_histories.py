@@ -1,4 +1,4 @@
-"""Golden histories: journals that a release wrote, replayed for ever. The files are never edited.
+"""Golden histories: journals that a release wrote, replayed forever. The files are never edited.
 
 `<name>.jsonl` is the journal as stored, `<name>.state.json` the state that it folds to, `<name>.flow.json` the flow
 that the session pinned. A release that changes events or state reads these by upcasting, and adds its own folder.
@@ -131,7 +131,7 @@ def test_no_history_is_the_empty_state() -> None:
 def test_a_change_of_the_events_counts_the_schema_up() -> None:
     """An older release can leave alone what it does not know only if rows say so: another event or field, another version.
 
-    `schemas.json` lists what stands in events by version. The version of a release that is out is never edited; add one,
+    `schemas.json` lists what is in events by version. The version of a release that is out is never edited; add one,
     and raise `SCHEMA_VERSION`.
     """
     schemas = orjson.loads((Path(__file__).parent / "histories/schemas.json").read_bytes())

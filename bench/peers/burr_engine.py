@@ -161,7 +161,7 @@ def items(folder: Path, count: int) -> dict[str, float]:
 
 
 def items_rest(folder: Path, count: int) -> dict[str, float]:
-    """Built anew from what was written."""
+    """Built again from what was written."""
     return _listed(folder, count, count)
 
 
@@ -223,7 +223,7 @@ def killed(folder: Path, count: int) -> dict[str, float]:
 
 
 def recover(folder: Path, count: int) -> dict[str, float]:
-    """Built anew from what was written."""
+    """Built again from what was written."""
     done = Steps(f"n{KILLED_IN}")
     _run(_loop(_persister(folder), STEPS_OF_KILLED, done), lambda state: state["number"] == STEPS_OF_KILLED)
     return {"began": done.began, "done": len(done.done), "again": done.again}

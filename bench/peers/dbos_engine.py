@@ -1,4 +1,4 @@
-"""DBOS over SQLite: workflows of steps, which wait for messages. They are looked for every 5 ms, in place of every second, and
+"""DBOS over SQLite: workflows of steps, which wait for messages. They are looked for every 5 ms, instead of every second, and
 the database is made in WAL beforehand, since DBOS leaves it as it is."""
 
 from __future__ import annotations

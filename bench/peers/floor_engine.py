@@ -118,7 +118,7 @@ def killed(folder: Path, count: int) -> dict[str, float]:
 
 
 def recover(folder: Path, count: int) -> dict[str, float]:
-    """Read where it stood."""
+    """Read where it was."""
     db = _open(folder)
     assert _last(db, 1) == KILLED_IN
     _store(db, 1)

@@ -142,7 +142,7 @@ def items(folder: Path, count: int) -> dict[str, float]:
 
 
 def items_rest(folder: Path, count: int) -> dict[str, float]:
-    """The person goes on with it."""
+    """The person continues with it."""
     return _listed(folder, count, Command(resume="yes"))
 
 

@@ -129,7 +129,7 @@ async def _items(folder: Path, count: int) -> dict[str, float]:
 
 
 def items_rest(folder: Path, count: int) -> dict[str, float]:
-    """The person goes on with it."""
+    """The person continues with it."""
     return _run(_items_rest(folder, count))
 
 

@@ -1,12 +1,12 @@
 """The command line, `sayso`.
 
 Theory: `commands` declares commands and their options and imports nothing heavy, so that `--help` answers at once; what
-a command does stands in a module of its own that is imported when the command runs. Everything that a person is
+a command does is in a module of its own that is imported when the command runs. Everything that a person is
 told goes to standard output, errors and progress of a machine's run to standard error; where a machine reads
 (`--json`, or nobody at a terminal) standard output is one JSON document and nothing else.
 
 A refusal or a broken setting is one clear message and an exit code (`bot.terminal.console`), never a traceback. A session that is
-left, by Ctrl-C, by a pause, by a crash, stays in the store, and the message says how to go on with it.
+left, by Ctrl-C, by a pause, by a crash, stays in the store, and the message says how to continue with it.
 """
 
 from __future__ import annotations

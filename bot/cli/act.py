@@ -85,7 +85,7 @@ def act(
     with opened(settings, missing) as store:
         head, wanted = find(store)
         if wanted is None and head.thread_key:
-            # A session of a thread goes on there: say what it waits for.
+            # A session of a thread continues there: say what it waits for.
             state = stored_state(store, head.session_id)
             if mode.json:
                 print_json(result_json(state, store))
@@ -147,7 +147,7 @@ async def _awaited(store: Store, key: str, there: Callable[[], bool], seconds: f
 
 
 def _here(request: InboxItem | None, *, goes_on: bool) -> Begin:
-    """Carry the request out in this process, and then go on with the session."""
+    """Carry the request out in this process, and then continue with the session."""
 
     async def begin(engine: Engine, follower: Follower) -> None:
         if request is not None:
@@ -200,7 +200,7 @@ def list_letters(place: Place, *, as_json: bool) -> int:
 
 
 def _decide(place: Place, ids: Sequence[str], *, every: bool, again: bool, as_json: bool) -> int:
-    """Open dead letters anew, or drop them. Raises `UsageError` where one of the ids is none; nothing is changed then."""
+    """Open dead letters again, or drop them. Raises `UsageError` where one of the ids is none; nothing is changed then."""
     if bool(ids) == every:
         raise UsageError("Give ids or keys (sayso inbox list shows them), or --all.")
     settings, done = place.settings(), []

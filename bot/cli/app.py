@@ -18,7 +18,7 @@ from engine.language.errors import FlowError, SaysoError
 
 
 class _Prints(Action):
-    """Prints something in place of a command."""
+    """Prints something instead of a command."""
 
     def __init__(self, text: Callable[[], str], **told: Any) -> None:
         super().__init__(nargs=0, const=text, **told)

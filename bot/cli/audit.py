@@ -1,7 +1,7 @@
 """`audit export`: who was asked, who decided what and when, what ran, as JSON lines that an auditor checks with a public key
 (`deploy/verify_audit.py`); `audit key`: that key.
 
-An export makes a checkpoint first and ends there. With `--cursor` it goes on where the last one ended: the cursor is the
+An export makes a checkpoint first and ends there. With `--cursor` it continues where the last one ended: the cursor is the
 checkpoint of that end. It is written last, so a process that is killed in between exports the same records once more, under
 the same ids. It is signed: whoever can write to it cannot hide records from the next export.
 """

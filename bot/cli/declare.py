@@ -134,7 +134,7 @@ class Group(NamedTuple):
     commands: Mapping[str, Command | Group]
     itself: Command | None = None
     options: Sequence[Option] = ()
-    """Those that may stand before the name of a command."""
+    """Those that may be before the name of a command."""
     epilog: str = ""
 
 

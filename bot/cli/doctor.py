@@ -32,7 +32,7 @@ def doctor_command(place: Place, manifest: Path | None, *, deep: bool, live: boo
             found = serving(file, time.time())
         else:
             with opened(settings) as store:
-                # A process that stands still loses this lease by itself.
+                # A process that freezes loses this lease by itself.
                 holder = store.served().holder
                 found = (holder, 0.0) if holder is not None and "bot" in store.serving() else None
         holder, silent = found or (None, 0.0)

@@ -1,5 +1,5 @@
 """`sessions retry`: a session that failed is tried again at the step that failed. `sessions fork`: a new session in this
-terminal from an event of another one's journal. `sessions migrate`: a paused session goes on with another text of its flow.
+terminal from an event of another one's journal. `sessions migrate`: a paused session continues with another text of its flow.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _given(journal: Sequence[Event], answers: Sequence[str]) -> dict[str, Json]:
 
 
 def migrate_session(place: Place, text: str, name: str | None, *, dry_run: bool, as_json: bool) -> int:
-    """Say what the new text means for the session, and unless it is a dry run let it go on with it.
+    """Say what the new text means for the session, and unless it is a dry run let it continue with it.
 
     Raises `SaysoError`. The exit code of a dry run says whether it is possible.
     """

@@ -77,7 +77,7 @@ def hook(place: Place, client: str, wait: float, interactive: bool) -> int:
 
 
 def resume(place: Place, words: list[str], once: bool) -> int:
-    """Go on with deferred sessions. Raises `UsageError` where the gate cannot be asked."""
+    """Continue with deferred sessions. Raises `UsageError` where the gate cannot be asked."""
     from bot.gate.client import NoGate
     from bot.gate.resume import resume as go_on
 

@@ -26,7 +26,7 @@ from engine.run.stored import stored_state, utc_now
 
 
 def list_grants(place: Place, *, as_json: bool) -> int:
-    """Print the grants of sessions that are under way, by session."""
+    """Print the grants of sessions that are in progress, by session."""
     settings = place.settings()
     found, wide = list[tuple[State, Grant]](), list[Grant]()
     if database_exists(settings):

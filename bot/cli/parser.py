@@ -23,7 +23,7 @@ def read(prog: str, of: Command | Group, words: Sequence[str]) -> tuple[Command,
     Raises `SystemExit` where the words are no command line, or ask for the help."""
     parser = Parser(prog, of)
     if isinstance(of, Command):
-        # Without a word in front, argparse of Python 3.11 loses a `--` that stands before the arguments.
+        # Without a word in front, argparse of Python 3.11 loses a `--` that is before the arguments.
         found, unknown = parser.parse_known_intermixed_args([prog, *words])
     elif words or of.itself is not None:
         found, unknown = parser.parse_known_args(words)
@@ -120,7 +120,7 @@ class _Help(argparse.HelpFormatter):
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         if text.startswith(" "):
-            # A table: each row keeps its place, and goes on below its second column.
+            # A table: each row keeps its place, and continues below its second column.
             rows = [(row, " " * (len(row) - len(row.lstrip()))) for row in text.splitlines()]
             return "\n".join(
                 line for row, at in rows for line in wrapped(row.strip(), width, at, f"{at}    ")

@@ -30,7 +30,7 @@ def replay(
     as_json: bool,
 ) -> int:
     """Compare recorded runs with a text; 1 where a run would go another way, an approval would change, or a waiting run could
-    not go on. Raises `SaysoError`."""
+    not continue. Raises `SaysoError`."""
     new = find_flow(place.settings(), new_text or name)
     recorded = _exported(folder) if folder is not None else _stored(place, name, last)
     found = [against(events, old, new) for events, old in recorded if old.name == name]

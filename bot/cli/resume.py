@@ -41,13 +41,13 @@ class Resume(Struct, frozen=True):
 
 
 def resume_command(place: Place, *, no_input: bool, wait: bool | None, as_json: bool, **given: Any) -> int:
-    """Go on with a session as the options say. Raises `SaysoError`."""
+    """Continue with a session as the options say. Raises `SaysoError`."""
     return resume_session(place, Resume(**given), Mode.of(no_input=no_input, wait=wait, as_json=as_json))
 
 
 @also_in_workspace
 def resume_session(place: Place, wanted: Resume, mode: Mode) -> int:
-    """Go on with a session; the exit code says where it rests. Raises `SaysoError`."""
+    """Continue with a session; the exit code says where it rests. Raises `SaysoError`."""
     if wanted.snapshot is not None:
         return _from_snapshot(place, wanted, wanted.snapshot.read_bytes(), mode)
     if wanted.session_id is None:
@@ -137,7 +137,7 @@ def _thread(file: dict[str, Json]) -> Json:
 
 
 async def _bring(place: Place, session_id: str, begin: Begin, mode: Mode) -> int:
-    """Bring a session of a Slack thread into this database: the bot goes on with it, nothing starts here."""
+    """Bring a session of a Slack thread into this database: the bot continues with it, nothing starts here."""
 
     async def work(engine: Engine) -> State:
         await engine.drain(0)

@@ -240,7 +240,7 @@ def dev_command(
             served = run_dev(settings, flows, port, ready, held, saved, limits=limits, agent=agent, gate=gate)
             return _until_stopped(_beating(held, served))
     except Served as error:
-        # The page that is there already, in place of a second one.
+        # The page that is there already, instead of a second one.
         address = error.holder.address if error.holder is not None else None
         if address is not None:
             shown = Paint(sys.stdout)("bold", address)

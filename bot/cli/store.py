@@ -56,7 +56,7 @@ from engine.storage.store import Store
 
 
 def release_store(place: Place) -> int:
-    """Let a suspended store go on, and say what may be done a second time. Raises `UsageError` for one that is not."""
+    """Let a suspended store continue, and say what may be done a second time. Raises `UsageError` for one that is not."""
     settings = place.settings()
     _need(settings)
     with opened(settings) as store:
@@ -127,7 +127,7 @@ def _file(settings: Settings) -> Path:
 
 
 def compact_store(place: Place) -> int:
-    """Write the database anew without what was deleted. Raises `StorageError` while others use it."""
+    """Write the database again without what was deleted. Raises `StorageError` while others use it."""
     settings = place.settings()
     file = database_file(settings)
     if file is None:

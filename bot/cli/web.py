@@ -61,7 +61,7 @@ async def _serve(place: Place, host: str, port: int | None, *, write: bool, open
                 if access is None:
                     _tell(given, settings, room.access, url, write=write, open_it=open_it)
                 access, port = room.access, int(url.rpartition(":")[2])
-                # The first session makes a database: the same page goes on with that.
+                # The first session makes a database: the same page continues with that.
                 while settings is None and not stop.is_set() and _found(place, write) is None:
                     with suppress(TimeoutError):
                         await asyncio.wait_for(stop.wait(), _LOOK_SECONDS)

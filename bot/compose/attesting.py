@@ -15,7 +15,7 @@ from engine.storage.store import Store
 log = logging.getLogger("sayso")
 
 EVERY_SECONDS = 3600.0
-"""Seconds between checkpoints over all sessions that went on; ended ones are attested at once."""
+"""Seconds between checkpoints over all sessions that continued; ended ones are attested at once."""
 ENDED_SECONDS = 2 * EVERY_SECONDS
 """Seconds since the end of a session for which it is looked for between these."""
 COMMAND_SECONDS = 5.0

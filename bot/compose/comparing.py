@@ -52,7 +52,7 @@ class Comparing:
         """Compare the sessions after an earlier slice, and at last leftover rows of ended ones. On the thread of the
         store."""
         store = self._engine.store
-        # A session may have been deleted meanwhile; where all of a slice were, it begins anew.
+        # A session may have been deleted meanwhile; where all of a slice were, it begins again.
         before = next(
             (head.session_id for head in reversed(earlier) if store.sessions.head(head.session_id)), None
         )

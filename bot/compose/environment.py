@@ -253,7 +253,7 @@ def key_variable(settings: Settings) -> str | None:
 
 
 def scripted(settings: Settings) -> bool:
-    """True if scripts answer in place of Claude."""
+    """True if scripts answer instead of Claude."""
     agents = settings.agents
     if agents.scripted == "never":
         return False

@@ -65,7 +65,7 @@ class Listener:
     """An application at one address."""
 
     def __init__(self, app: web.Application, stop_seconds: float) -> None:
-        """`stop_seconds`: how long a stop waits for requests under way."""
+        """`stop_seconds`: how long a stop waits for requests in progress."""
         app.middlewares.insert(0, self._answering)
         self._runner = web.AppRunner(
             app, access_log=None, logger=log, shutdown_timeout=stop_seconds, keepalive_timeout=_KEPT_SECONDS
@@ -77,7 +77,7 @@ class Listener:
         self._coming: dict[asyncio.BaseTransport, None] = {}
         """Connections whose request body is incomplete."""
         self._idle: dict[asyncio.BaseTransport, asyncio.TimerHandle | None] = {}
-        """Connections without a request under way, with the timeout of their headers."""
+        """Connections without a request in progress, with the timeout of their headers."""
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen; the address. Raises `OSError`."""
@@ -92,7 +92,7 @@ class Listener:
         return bound
 
     async def stop(self) -> None:
-        """Stop listening, and let requests under way finish."""
+        """Stop listening, and let requests in progress finish."""
         if self._server is not None:
             self._server.close()
         await self._runner.cleanup()

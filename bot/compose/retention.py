@@ -162,7 +162,7 @@ def at_once(steps: Steps, seconds: float | None = None) -> int | None:
 
 
 async def in_turn(steps: Steps, writer: Writer) -> int:
-    """Take the steps while others write: each waits for its turn, and lets them go on after it."""
+    """Take the steps while others write: each waits for its turn, and lets them continue after it."""
     outcome: Any = None
     while True:
         try:

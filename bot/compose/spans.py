@@ -53,7 +53,7 @@ class Span:
 
 @dataclass(eq=False)
 class _Begun:
-    """An attempt of a node that is under way."""
+    """An attempt of a node that is in progress."""
 
     node_id: str
     type: str
@@ -200,7 +200,7 @@ class _Step:
         output: Json = None,
         more: Told | None = None,
     ) -> None:
-        """The span of the attempt that is under way at a path, if one is."""
+        """The span of the attempt that is in progress at a path, if one is."""
         begun = self._running(path)
         call = self._call(path)
         if begun is None and (call is None or path in self._over):
@@ -348,7 +348,7 @@ class _Step:
 
 
 def _owner(path: str) -> str:
-    """The path of the container that a node stands in; of a tool call that of the agent."""
+    """The path of the container that a node is in; of a tool call that of the agent."""
     scope = scope_of(path)
     return _PASS.sub("", scope_of(scope) if _TOOL.search(path) else scope)
 

@@ -133,7 +133,7 @@ def _key(raw: str, cwd: Path) -> bytes:
 _KEY_FILE = re.compile("[0-9a-f]{64}")
 KEYS_SETTING = "SAYSO_ENCRYPTION_KEYS"
 _ELSEWHERE = "secret"
-"""Value in place of keys: a file or a command supplies them as a secret."""
+"""Value instead of keys: a file or a command supplies them as a secret."""
 
 
 def _encryption_keys(raw: str, cwd: Path) -> tuple[bytes, ...] | str:
@@ -316,7 +316,7 @@ class AgentSettings:
     """Dollars that all model calls of a day (UTC) may cost; None is without a cap."""
     script: Path | None = setting("SAYSO_SCRIPT", _path)
     scripted: Literal["never", "named", "without_key"] = "named"
-    """Use of scripts in place of Claude: never, when `script` names one, or also without a key."""
+    """Use of scripts instead of Claude: never, when `script` names one, or also without a key."""
     link_hosts: frozenset[str] = setting("SAYSO_LINK_HOSTS", _HOSTS, frozenset())
     """Hosts to which links of a model stay links; `*.example.com` is every host below it."""
     mcp_config: Path | None = setting("SAYSO_MCP_CONFIG", _path)
@@ -377,7 +377,7 @@ class Settings:
     reactions: bool = setting("SAYSO_REACTIONS", _boolean, True)
     """True if a reaction on the message that started a run shows how it stands."""
     quiet_seconds: float = setting("SAYSO_QUIET", _seconds, 600.0)
-    """After so long without any event sockets are opened anew, for a silent one looks like a quiet workspace."""
+    """After so long without any event sockets are opened again, for a silent one looks like a quiet workspace."""
     people: Path | None = setting("SAYSO_PEOPLE", _path)
     """The file about people; without it `people.yml` in the home, which need not exist."""
     metrics: Address | None = setting("SAYSO_METRICS", _address)

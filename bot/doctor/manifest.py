@@ -32,7 +32,7 @@ def check_manifest(path: Path | None, flows: Sequence[Flow]) -> Iterator[Check]:
 
 
 def load_manifest(file: Path) -> Json:
-    """The manifest as data. Raises `FlowError` with the places where it is no YAML."""
+    """The manifest as data. Raises `FlowError` with the places where it is not YAML."""
     located = load_located(decode_source(file.read_bytes(), str(file)), str(file), empty=True)
     if located.problems:
         raise FlowError(located.problems)

@@ -172,10 +172,10 @@ class Scene(Struct, frozen=True, kw_only=True):
     covered: str = ""
     """The name of the covered step."""
     goto: str = ""
-    """The name of the step at which its timeout goes on."""
+    """The name of the step at which its timeout continues."""
     of_agent: bool = False
     below: bool = False
-    """True if the answer stands below the question in its thread."""
+    """True if the answer is below the question in its thread."""
     ids: Ids = None
     now: str | None = None
     """The time at which it is shown, which is when its clock starts; None if that does not count."""

@@ -7,7 +7,7 @@ asked.
 
 It may import whatever starts sessions. Doors import nothing heavy: a hook answers in 150 ms.
 
-Invariants: an allow is handed out once, by a transaction of the store. Whatever fails is no allow.
+Invariants: an allow is handed out once, by a transaction of the store. Whatever fails is not an allow.
 
 What a crash does: what was asked is in the inbox; asked again, a request is the one that it was. A crash between the handing
 out and the door asks people again.

@@ -3,9 +3,9 @@
 It looks at idle sessions again and again, and asks the gate about each call whose permission is `ask`. What people have decided
 is sent back once, as a `user.tool_confirmation`: confirmations are read right before one is sent, and a sending whose end is not
 known is not repeated before that. It never sends results of tools. A call that waits no longer was answered in the console, or
-its session went on or ended: then the question closes.
+its session continued or ended: then the question closes.
 
-Killed between the handing out and the sending, it asks people anew, as every door.
+Killed between the handing out and the sending, it asks people again, as every door.
 """
 
 from __future__ import annotations

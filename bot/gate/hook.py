@@ -1,9 +1,9 @@
 """`sayso gate hook`: the hook of an agent's program. It reads a call, asks the gate, and prints one JSON, last and whole.
 
 Every other way out is exit 2 with a word on standard error, which blocks the call: programs take an empty output, an exit of 1,
-and what is no JSON for a yes.
+and what is not JSON for a yes.
 
-A headless Claude Code that waits too long is told to defer the call; `sayso gate resume` goes on with the session once people
+A headless Claude Code that waits too long is told to defer the call; `sayso gate resume` continues with the session once people
 have decided. A call is never deferred in a subagent, or beside another one: Claude Code keeps the last one only.
 """
 
@@ -97,7 +97,7 @@ def run(client: str, wait: float, interactive: bool) -> int:
 
 
 def _asked(gate: Client, wanted: dict[str, Any], wait: float) -> dict[str, Any]:
-    """The answer to a call. It does not count where a script has changed while people were asked: they are asked anew."""
+    """The answer to a call. It does not count where a script has changed while people were asked: they are asked again."""
     answer = gate.ask(wanted, wait)
     if answer["state"] == "allowed" and (now := _scripts(wanted)) != wanted["scripts"]:
         wanted["scripts"] = now
@@ -181,7 +181,7 @@ def folder() -> str:
 
 
 def record_of(session: str) -> str:
-    """The file of a session. Raises `NoGate` for what is no id."""
+    """The file of a session. Raises `NoGate` for what is not an id."""
     if session.startswith("-") or not session.replace("-", "").replace("_", "").isalnum():
         raise NoGate("the session has no id")
     return os.path.join(folder(), f"{session}.json")

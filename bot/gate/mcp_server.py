@@ -3,7 +3,7 @@ every door does; the last is of the program's user alone, over standard input an
 
 To a client that declares the extension `io.modelcontextprotocol/tasks` a tool gives a task, whose id is the request's. For all others a
 tool answers within 45 seconds, since progress does not extend a client's time-out: with the answer, or with `pending` and the
-key. The same call with the same key goes on waiting for the same request, also from another process.
+key. The same call with the same key continues waiting for the same request, also from another process.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""`sayso gate proxy`: stands between an MCP client and a server over standard input and output, and asks about calls of tools.
+"""`sayso gate proxy`: is between an MCP client and a server over standard input and output, and asks about calls of tools.
 
-It relays lines. A `tools/call` is held until the gate has allowed it, and then the same bytes go on, or canonical JSON where
+It relays lines. A `tools/call` is held until the gate has allowed it, and then the same bytes continue, or canonical JSON where
 people changed its arguments; everything else passes untouched, so any revision of the protocol works. What two readers could
 take for different things (a key that stands twice or in another letter case, NaN, a line end within a line) is refused, since
 the server could read another call in it.
@@ -173,7 +173,7 @@ class Proxy:
             reply(call["id"], result={"content": [{"type": "text", "text": decided}], "isError": True})
 
     async def _decided(self, line: bytes, call: dict[str, Any]) -> str | bytes:
-        """The line that goes on, or why the call is not made."""
+        """The line that continues, or why the call is not made."""
         params = call["params"]
         tool, arguments = params["name"], params.get("arguments")
         if arguments is None:
@@ -226,7 +226,7 @@ async def each(reader: asyncio.StreamReader, take: Any) -> None:
 
 
 def reply(id_: Any, **told: Any) -> None:
-    """Answer the client in place of the server."""
+    """Answer the client instead of the server."""
     _write(json.dumps({"jsonrpc": "2.0", "id": id_, **told}).encode() + b"\n")
 
 

@@ -1,6 +1,6 @@
 """`sayso gate proxy --url`: the relay to a server that speaks streamable HTTP.
 
-What goes on is not the bytes of the client but canonical JSON of what they say: keys sorted, integers exact. The transport is that
+What continues is not the bytes of the client but canonical JSON of what they say: keys sorted, integers exact. The transport is that
 of the official client, which keeps the session, follows streams, and does not leave the origin.
 """
 

@@ -3,7 +3,7 @@
 A request is found by what asks: the token, the agent's session, and the id of the call. While it is open, the same tool with the
 same arguments in the same session joins it, so an agent that was killed and asks again under another id is not asked about
 twice. An approval counts for one handing out, a row of the inbox with the session's id as its key; asked for the same call
-after that, people are asked anew, since it may have run.
+after that, people are asked again, since it may have run.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ REQUEST, ROOTED, NOTED = "gate.request", "gate.rooted", "gate.noted"
 MOST_OPEN = 10
 """Open requests of a token."""
 MOST_NAME = 200
-"""Characters of a tool's name, which stands in the text of the question."""
+"""Characters of a tool's name, which is in the text of the question."""
 RATE, RATE_SECONDS = 30, 60.0
 """New requests of a token within so many seconds."""
 MOST_WAITING = 50
@@ -250,7 +250,7 @@ class Requests:
         return {"alarm": alarm is not None}
 
     async def withdraw(self, token: Token, wanted: Wanted) -> dict[str, Json]:
-        """Close the question: it was answered elsewhere. The same call is asked about anew."""
+        """Close the question: it was answered elsewhere. The same call is asked about again."""
         return {"withdrawn": await self._withdraw(token, wanted, _digest(wanted))}
 
     async def _withdraw(self, token: Token, wanted: Wanted, ours: str) -> bool:
@@ -419,7 +419,7 @@ class Requests:
         }
 
     async def _last(self, call: str) -> tuple[int, dict[str, Json] | None]:
-        """Return the number of times that a call was asked about anew, and the record of the last time."""
+        """Return the number of times that a call was asked about again, and the record of the last time."""
         times, row = await self._latest(call)
         return times, None if row is None else decode(row.payload)
 
@@ -544,7 +544,7 @@ class Requests:
 
     async def _pinned(self, token: Token, wanted: Wanted) -> bool:
         """True if a tool is defined as it was when its definition was first seen, or last approved. A hook knows no definitions; a
-        proxy that has seen none before a call may stand before a server that hides one."""
+        proxy that has seen none before a call may be before a server that hides one."""
         if not wanted.listing and wanted.door != "proxy":
             return True
         row = await self._kept(_pin(token, wanted))
@@ -562,7 +562,7 @@ class Requests:
         return found
 
     async def _put(self, before: KeptRow | None, kept_id: str, kind: str, body: bytes) -> None:
-        """Store a kept row in place of the one before. Raises `KeptMoved`."""
+        """Store a kept row instead of the one before. Raises `KeptMoved`."""
         rev, until = 1 if before is None else before.rev + 1, timestamps.after(self.now(), KEPT_SECONDS)
         await self.notices.put(KeptRow(kept_id, kind, kept_id, rev, until, body))
 

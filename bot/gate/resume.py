@@ -1,6 +1,6 @@
-"""`sayso gate resume`: goes on with sessions of Claude Code whose call was deferred, once people have decided about it.
+"""`sayso gate resume`: continues with sessions of Claude Code whose call was deferred, once people have decided about it.
 
-One process at a time goes on with a session. It runs in the folder in which the session was begun, with the same
+One process at a time continues with a session. It runs in the folder in which the session was begun, with the same
 configuration: in another one the settings of the project are not loaded, and no hook would be asked.
 """
 
@@ -25,7 +25,7 @@ _NEEDED = ("session", "call", "request", "cwd")
 
 
 def resume(words: Sequence[str], *, once: bool, tell: Callable[[str], None]) -> int:
-    """Go on with every session that may go on, `once` or until Ctrl-C; 1 where one failed. `words` are more arguments for
+    """Continue with every session that may continue, `once` or until Ctrl-C; 1 where one failed. `words` are more arguments for
     the program. Raises `NoGate`."""
     gate, failed, tries, refused = Client.configured(), False, dict[str, int](), set[str]()
     program = os.environ.get("SAYSO_CLAUDE", "claude")

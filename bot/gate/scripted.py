@@ -1,6 +1,6 @@
 """An agent that follows a script, for the local workspace: it asks about one call, then about ten at once.
 
-Stopped and started again it goes on with what it asked: which part of the script comes next stands in a file.
+Stopped and started again it continues with what it asked: which part of the script comes next is in a file.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ of one thread are handled in order.
 Invariants
 ----------
 * A row is consumed in the commit that it caused.
-* A row that keeps failing is a dead letter; those behind it go on.
+* A row that keeps failing is a dead letter; those behind it continue.
 
 Effects of a crash: rows that were not consumed are handled again.
 """

@@ -138,7 +138,7 @@ class Presses:
             else await engine.writer.call(engine.store.sessions.head, prompt.session_id)
         )
         if (head is None or head.status in ENDED) and await grants.counts(prompt_id):
-            # The run that gave it is over: only its row is changed.
+            # The run that gave it has ended: only its row is changed.
             return await grants.revoke(row, data, prompt_id, await self.people.actor(data))
         if prompt is None:
             return await self.notices.whisper(row, data, GONE, "refused")

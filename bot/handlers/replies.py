@@ -84,7 +84,7 @@ async def _listeners(
     notices: Notices, actor: Actor, heads: Sequence[Head]
 ) -> tuple[list[Listener], list[Listener]]:
     """Return the agents of a thread, with how each hears this person; and all agents in their flows, by name, since a
-    state has only those under way."""
+    state has only those in progress."""
     found: list[Listener] = []
     by_name: list[Listener] = []
     for head in heads:

@@ -27,7 +27,7 @@ PAGE = "slack.page"
 """Kind of the inbox rows that the pages of a form become, all but the last."""
 
 OPEN, INSIDE = "sayso:open:", "sayso:inside:"
-"""Buttons that open a view of the kind that follows; and elements that change the view they stand in."""
+"""Buttons that open a view of the kind that follows; and elements that change the view they are in."""
 HOME = "home"
 """`from` of a press or submission that came from the app's Home; else it is the direct message with the copy."""
 CALLBACK = "sayso:"
@@ -155,7 +155,7 @@ class Home:
 @dataclass(frozen=True, slots=True)
 class Take:
     """Persist, then acknowledge. With `only_known_threads` the thread must have a session. `instead` is a view that
-    may be opened in place of it."""
+    may be opened instead of it."""
 
     item: InboxItem
     only_known_threads: bool = False

@@ -121,7 +121,7 @@ def _words(text: str) -> Iterator[_Word]:
 
 
 def _json(text: str, begin: int) -> tuple[str, int] | None:
-    """The JSON that stands here as a word, and where it ends."""
+    """The JSON that is here as a word, and where it ends."""
     for read in (text, text.translate(_CURLY)):
         with suppress(ValueError, RecursionError):
             _, end = json.JSONDecoder().raw_decode(read, begin)
@@ -131,7 +131,7 @@ def _json(text: str, begin: int) -> tuple[str, int] | None:
 
 
 def _quoted(text: str, begin: int) -> tuple[str, int] | None:
-    """The quoted text that stands here as a whole word, and where it ends."""
+    """The quoted text that is here as a whole word, and where it ends."""
     found = _QUOTED.match(text, begin)
     return None if found is None else (found[found.lastindex or 0].replace('\\"', '"'), found.end())
 

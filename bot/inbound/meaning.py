@@ -8,12 +8,12 @@ killed in between asks once more.
 The steps for a message, in order:
 
 1. Too long for anything: its author is told.
-2. A direct message outside of every thread that is no wish of its own: it is meant for the only thread of that
+2. A direct message outside of every thread that is not a wish of its own: it is meant for the only thread of that
    conversation in which something goes on.
 3. The bot is called, and no session lives here or the words are about flows: help, lists, notes, grants, or a start.
 4. All else is for the thread (`route`).
 
-A press means what its button carries, if the button stands in the message that shows the question, or in a copy elsewhere.
+A press means what its button carries, if the button is in the message that shows the question, or in a copy elsewhere.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class EndRun(Struct, frozen=True):
 
 
 class KeepRun(Struct, frozen=True):
-    """Lets a run go on that somebody wanted to cancel."""
+    """Lets a run continue that somebody wanted to cancel."""
 
     head: Head
 
@@ -279,7 +279,7 @@ def asks(said: Message, flows: Collection[str]) -> Inform | RevokeGrant | Memory
 
 def _edited(data: Mapping[str, Json], before: InboxRow | None) -> Meaning:
     """An edit changes nothing. Whoever edits what was used is told so; while that is not decided, the edit waits. What was
-    missed and read later with these very words is no edit to anybody here."""
+    missed and read later with these very words is not an edit to anybody here."""
     outcome = None
     if before is not None:
         if before.outcome is None:

@@ -267,7 +267,7 @@ def _to_us(event: Mapping[str, Any], home: Home, channel: str) -> Decision:
 
 
 def _may_be_overheard(event: Mapping[str, Any], home: Home) -> bool:
-    """True if a message may begin something: it is no reply, no edit, and not the bot's own."""
+    """True if a message may begin something: it is not a reply, no edit, and not the bot's own."""
     if event.get("subtype") not in (*SUBTYPES, "bot_message") or event.get("user") == home.bot_user_id:
         return False
     if home.app_id is not None and home.app_id in (app_of(event) or ()):
@@ -315,7 +315,7 @@ def _click(body: Mapping[str, Any], home: Home) -> Decision:
     place = (parts[3], parts[4]) if len(parts) == 5 else None
     if not action_id.startswith("sayso:") or ("message_ts" not in body["container"] and place is None):
         return Skip("not one of our buttons")
-    # A button or a control, which is an answer as it stands. One outside of the thread says in which it
+    # A button or a control, which is an answer as it is. One outside of the thread says in which it
     # belongs.
     user, message_ts = body["user"]["id"], body["container"].get("message_ts")
     channel, root = place or _where(body)
@@ -343,7 +343,7 @@ def _click(body: Mapping[str, Any], home: Home) -> Decision:
 
 
 def _stands(body: Mapping[str, Any], action: Mapping[str, Any]) -> bool:
-    """True if an element with this action and this value stands in the named block of the message or view that Slack sends
+    """True if an element with this action and this value is in the named block of the message or view that Slack sends
     along. Of a message that only one person sees, it sends nothing along."""
     shown = body.get("message") or body.get("view") or {}
     if "blocks" not in shown:
@@ -406,7 +406,7 @@ def _opening(body: Mapping[str, Any], action: Mapping[str, Any], home: Home, sta
     """A button that opens a view. In an overflow menu and in a select the option says which. One that does not stand where
     it was pressed opens none."""
     chosen = _picked(action)
-    # What stands behind a second colon only tells buttons of one row apart.
+    # What is behind a second colon only tells buttons of one row apart.
     kind = str(action["action_id"]).removeprefix(OPEN).partition(":")[0]
     value = str(action.get("value") or chosen or "")
     if kind == "more":
@@ -443,7 +443,7 @@ def _shortcut(body: Mapping[str, Any], home: Home) -> Decision:
 
 
 def _home_opened(event: Mapping[str, Any], home: Home) -> Decision:
-    """Somebody looks at the app's Home: it is made anew. There is no trigger, and none is needed. Of an agent's messages
+    """Somebody looks at the app's Home: it is made again. There is no trigger, and none is needed. Of an agent's messages
     they see what they may begin."""
     if event.get("tab") == "messages" and home.agent:
         data: dict[str, Json] = {"channel": event["channel"], "user": event["user"], "userTeam": None}
@@ -455,7 +455,7 @@ def _home_opened(event: Mapping[str, Any], home: Home) -> Decision:
 
 
 def _submission(body: Mapping[str, Any], home: Home, action: Mapping[str, Any] | None = None) -> Decision:
-    """A view as it stands: submitted, or with the `action` in it that was pressed."""
+    """A view as it is: submitted, or with the `action` in it that was pressed."""
     view = body["view"]
     callback = str(view.get("callback_id") or "")
     if not callback.startswith(CALLBACK):

@@ -2,7 +2,7 @@
 
 An agent's turn has up to three kinds of entries, each a slot: parts of its text, its tool calls, and notes. A row is put
 when a text begins to stream, replaced when the text is whole, and so posted once whatever is killed; that of the calls is
-replaced with each result. Which entries stand in one message is decided when they are sent.
+replaced with each result. Which entries are in one message is decided when they are sent.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ABOUT_AGENTS = (
 
 def agent_rows(before: State, after: State, event: Event, events: Sequence[Event]) -> list[PutOutbox]:
     """The rows of an event of a step that is about an agent, for a session that lives in a thread; without the marks on
-    people's messages (`marks`). What a turn says is told with what stood around it while it was under way."""
+    people's messages (`marks`). What a turn says is told with what stood around it while it was in progress."""
     match event:
         case AgentMessage(source="model", turn=str(turn)):
             data = _is_structured(before, event.path) and bool(event.final)
@@ -113,7 +113,7 @@ def agent_of(turn: str) -> str:
 def entry_row(
     state: State, key: str, turn: str, payload: Mapping[str, Json], *, replace: bool = True
 ) -> PutOutbox:
-    """An entry for a session's thread. `state` is one in which the turn is under way: what is around the agent then, and
+    """An entry for a session's thread. `state` is one in which the turn is in progress: what is around the agent then, and
     whether others are at work too (`beside`), stays with the entry."""
     thread, agent = state.thread or {}, agent_of(turn)
     beside = any(one.agent is not None and path != agent for path, one in state.containers.items())
@@ -281,7 +281,7 @@ def _stated(before: State, path: str, events: Sequence[Event]) -> Steps:
 
 
 def _agent(state: State, path: str) -> AgentRun | None:
-    """The agent under way of a model call, or of a call of a tool."""
+    """The agent in progress of a model call, or of a call of a tool."""
     owner = queries.agent_of(state, path)
     return None if owner is None else state.containers[owner].agent
 
@@ -301,7 +301,7 @@ def _plans_over(before: State, after: State | None) -> list[PutOutbox]:
 
 
 def cut_row(state: State, turn: str) -> PutOutbox:
-    """A turn ended without an answer. Sending it shows nothing new: what stands there already is marked."""
+    """A turn ended without an answer. Sending it shows nothing new: what is there already is marked."""
     payload: dict[str, Json] = {"part": 0, "ending": "cut", "last": True}
     return entry_row(state, text_key(state.session_id, turn), turn, payload)
 

@@ -87,7 +87,7 @@ def _row(
 
 
 def _on_top(before: State, state: State) -> list[Row]:
-    """Rows of what stands above the rest of a session: its card, or in a thread of requests the message that counts them."""
+    """Rows of what is above the rest of a session: its card, or in a thread of requests the message that counts them."""
     thread = state.thread or {}
     if "root" not in thread:
         # States share unchanged parts.
@@ -193,7 +193,7 @@ def _of_event(before: State, state: State, event: Event) -> Sequence[Row]:
 
 TAKEN = "white_check_mark"
 """The reaction on somebody's first reply in a session that counts, and on messages that an agent has read. What became of
-further replies stands in the messages of their questions."""
+further replies is in the messages of their questions."""
 KEPT = "eyes"
 """The reaction on a message that an agent reads with its next call."""
 
@@ -289,7 +289,7 @@ def file_row(
     text: str = "",
     session_id: str | None = None,
 ) -> PutOutbox:
-    """A text as a file in a thread: for what is too long for a message. `text` is mrkdwn that stands beside it and is
+    """A text as a file in a thread: for what is too long for a message. `text` is mrkdwn that is beside it and is
     safe already; `lane` is the thread's key."""
     about: dict[str, Json] = {"channel": channel, "threadTs": thread_ts, "text": text}
     return _row("file", key, lane, session_id, **about, name=name, title=None, content=content)

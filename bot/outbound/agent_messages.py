@@ -103,7 +103,7 @@ class Pieces:
     _locks: dict[str, asyncio.Lock] = field(default_factory=dict, init=False)
 
     def below(self, lane: str, ts: str) -> None:
-        """Something else stands in this thread, at `ts`: nothing is added to what stands above it."""
+        """Something else is in this thread, at `ts`: nothing is added to what is above it."""
         if len(self._floors) > 10_000:
             self._floors.clear()
         self._floors[lane] = max(self._floors.get(lane, 0.0), float(ts))
@@ -120,7 +120,7 @@ class Pieces:
     # --- rows ----------------------------------------------------------------------------------------------
 
     async def entry(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
-        """Show an entry: in the message where it stands already, in the last one of its agent, or in a new one."""
+        """Show an entry: in the message where it is already, in the last one of its agent, or in a new one."""
         live = self.lives.get((data["sessionId"], data["turn"]))
         if data.get("ending") != "writing" and live is not None and "part" in data:
             live.over.add(data["part"])
@@ -176,7 +176,7 @@ class Pieces:
         else:
             piece = await self.standing(row)
         if look is None:
-            # The message is what its entries say; one that somebody deleted is posted anew with this entry alone.
+            # The message is what its entries say; one that somebody deleted is posted again with this entry alone.
             try:
                 look = await self.draw(where, piece)
             except Permanent as fault:
@@ -330,7 +330,7 @@ def _piece(row: OutboxRow) -> tuple[str, ...]:
 
 
 def _tool(tool: Mapping[str, Json]) -> ToolLine:
-    """Return the line of a call: with its result, `over` if it will have none, or under way."""
+    """Return the line of a call: with its result, `over` if it will have none, or in progress."""
     return ToolLine(
         tool["name"],
         tool.get("ran") or tool["brief"],

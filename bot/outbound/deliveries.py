@@ -90,7 +90,7 @@ class Uploads:
         text: str = "",
     ) -> dict[str, Json]:
         """Share files at a place, once. `known` is what is recorded of the row; returned is that with `files`, their ids,
-        and `fileTs`, where they stand if Slack says so."""
+        and `fileTs`, where they are if Slack says so."""
         kept = dict(known)
         if "files" not in kept:
             made = [await self._upload(row, one) for one in await uploads()]

@@ -1,4 +1,4 @@
-"""Replies in place of an action, to the whole thread or to the author of a row alone; reminders, escalations, and
+"""Replies instead of an action, to the whole thread or to the author of a row alone; reminders, escalations, and
 messages to one person elsewhere.
 
 A row is consumed together with the reply that explains why nothing happened, so that both come once.
@@ -64,7 +64,7 @@ class Notices:
         return await self._consume([Consumed(row.id, outcome, result)], rows)
 
     async def split(self, row: InboxRow, items: Sequence[InboxItem], *rows: Row) -> bool:
-        """These rows stand in place of this one. Their keys are made of its key, so a crash in between doubles none."""
+        """These rows are in place of this one. Their keys are made of its key, so a crash in between doubles none."""
         await self.engine.writer.ingest(items, self.engine.now())
         return await self.consume(row, "applied", *rows)
 
@@ -212,7 +212,7 @@ class Clocks(Sender):
         return await self._in_thread(row, state, text)
 
     async def handed(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
-        """Mention whoever was handed a prompt, also where an e-mail address was given. Not where it is over already."""
+        """Mention whoever was handed a prompt, also where an e-mail address was given. Not where it has ended already."""
         state, _, prompt = await self.about(data)
         if not prompt.open and not is_uncertain(row):
             return Sent(DROPPED)

@@ -176,7 +176,7 @@ class Outbound:
             self.failure.result()
 
     def said(self, thread_key: str, ts: str) -> None:
-        """Somebody said something in a thread: what agents say from now on stands below it."""
+        """Somebody said something in a thread: what agents say from now on is below it."""
         self._pieces.below(thread_key, ts)
 
     def happened(self, state: State, events: Sequence[Event]) -> None:
@@ -251,7 +251,7 @@ class Outbound:
             urgent[lane] = min(urgent.get(lane, Urgency.MARK), urgency_of(row))
         for lane, (_, task, given) in self._lanes.items():
             if urgent.get(lane, given) < given and task in self._without_turn:
-                # It waits less urgently than what has come since: the lane is given out anew.
+                # It waits less urgently than what has come since: the lane is given out again.
                 task.cancel()
         for row in sorted(rows, key=_order):
             lane = lane_of(row)
@@ -264,7 +264,7 @@ class Outbound:
                 self._lanes[lane] = (row, task, urgent[lane])
 
     def _card_first(self, row: OutboxRow) -> bool:
-        """True if a row waits for its session's card, which is being posted or waits to be: it stands above everything else."""
+        """True if a row waits for its session's card, which is being posted or waits to be: it is above everything else."""
         if is_edit(row):
             return False
         ahead = self._lanes.get(f"card:{row.session_id}")

@@ -149,7 +149,7 @@ def posted_of(row: OutboxRow | None) -> Posted | None:
 
 
 def opens(card: OutboxRow | None) -> str | None:
-    """The question that stands on a card: the only one with which its session opened."""
+    """The question that is on a card: the only one with which its session opened."""
     found: str | None = None if card is None else result_of(card).get("opens")
     return found
 

@@ -1,8 +1,8 @@
-"""Reactions on messages: what was taken or refused, and how a run stands on the message that started it.
+"""Reactions on messages: what was taken or refused, and how a run is on the message that started it.
 
-They are the least of what people see, so nothing waits for them, and what Slack refuses of them is no error. A message
+They are the least of what people see, so nothing waits for them, and what Slack refuses of them is not an error. A message
 has the mark of each run that it started. It gets at most two for a run and loses at most one: the first one is left out
-where the run is over by then, and the next try of a run leaves that of the one before it until it is over itself.
+where the run has ended by then, and the next try of a run leaves that of the one before it until it has ended itself.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Reactions(Sender):
 
     async def _runs(self, row: OutboxRow, data: dict[str, Json]) -> list[tuple[bool, str]]:
         """The mark of each run that the message started, with True for the runs of this row's flow. Of the tries of a run the
-        last one that is over counts, or else the first."""
+        last one that has ended counts, or else the first."""
         own, writer = await self.ledger.head(row.session_id or ""), self.ledger.writer
         if own is None or own.thread_key is None:
             return [(True, data["name"])]

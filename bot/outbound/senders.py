@@ -96,7 +96,7 @@ class Rows(Sender):
         return Sent(position(where))
 
     async def _root(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
-        """Post the message that a thread begins with, and go on with what was to happen in it."""
+        """Post the message that a thread begins with, and continue with what was to happen in it."""
         posted = await self.poster.once(row, Place(data["channel"]), note(data["text"], row.key))
         return Sent(position(posted), [_rooted(data, {"posted": position(posted)})])
 
@@ -113,7 +113,7 @@ class Rows(Sender):
         await self.calls.edit(where, note(text, root.key))
         return Sent(position(where))
 
-    # --- what is seen by one person, or is no message ------------------------------------------------------
+    # --- what is seen by one person, or is not a message ------------------------------------------------------
 
     async def _ephemeral(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         place = Place(data["channel"], data.get("threadTs"))

@@ -114,7 +114,7 @@ class Slots(Sender):
         return Sent(result)
 
     async def _opening(self, row: OutboxRow, state: State) -> Asked | None:
-        """The question that stands on a session's card: the only one with which it opened, before the card was posted."""
+        """The question that is on a session's card: the only one with which it opened, before the card was posted."""
         known = opens(row)
         if known is not None:
             found = state.prompts.get(known)
@@ -199,7 +199,7 @@ class Slots(Sender):
         return Sent(result, items)
 
     async def _message_of(self, row: OutboxRow, state: State, prompt: Asked) -> OutboxRow:
-        """The slot whose message shows a question; its own, unless it stands on another one's."""
+        """The slot whose message shows a question; its own, unless it is on another one's."""
         known = result_of(row)
         if "on" not in known:
             if known.get("alone") or prompt.reposts:
@@ -247,7 +247,7 @@ class Slots(Sender):
         return None
 
     async def _together(self, there: OutboxRow) -> list[tuple[str, Asked]]:
-        """The requests that stand on a message, each with its session."""
+        """The requests that are on a message, each with its session."""
         found = []
         for number, key in enumerate(result_of(there).get("together", ()), 1):
             row = await self.ledger.row(key)

@@ -71,7 +71,7 @@ class Streams:
             live.changed.set()
 
     def happened(self, state: State, events: Sequence[Event]) -> None:
-        """Events of a session: a turn that begins anew says everything anew, and what has ended says nothing more."""
+        """Events of a session: a turn that begins again says everything again, and what has ended says nothing more."""
         for event in events:
             live = self.pieces.lives.get((state.session_id, str(getattr(event, "path", None) or "")))
             if live is not None and isinstance(event, Start | NodeRetried):

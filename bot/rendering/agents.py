@@ -42,7 +42,7 @@ def has_line(name: str, given: Json) -> bool:
 
 
 MOST_PART = 3_900
-"""Units of a model's text in one message; a longer one goes on in the next."""
+"""Units of a model's text in one message; a longer one continues in the next."""
 MOST_JOINED = 3_000
 """Units of a message up to which the next turn is added to it."""
 _MOST_MARKDOWN = 11_000

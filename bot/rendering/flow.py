@@ -63,7 +63,7 @@ def _is_agent(node: Node | None) -> bool:
 
 
 def _inside(flow: Flow, part: Segment) -> Sequence[Node]:
-    """The nodes that stand in a pass of a node, or follow its failure."""
+    """The nodes that are in a pass of a node, or follow its failure."""
     node = part.node
     if node is None:
         # `finally/tell`: no node owns the list.

@@ -125,7 +125,7 @@ def _about_line(field: Field) -> str:
 
 
 def _bold(field: Field) -> str:
-    """A title as it can stand between asterisks."""
+    """A title as it can be between asterisks."""
     return safe(one_line(str(field["title"]).replace("*", "∗"), 80))
 
 

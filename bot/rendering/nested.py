@@ -1,6 +1,6 @@
 """The lines of a node on a card, and below a container's line its content. Pure.
 
-With one pass under way, its nodes are indented below their container. With several, each has one line with its activity
+With one pass in progress, its nodes are indented below their container. With several, each has one line with its activity
 or the people it waits for, waiting ones first, so that a phone shows them. Finished passes are only counted: a card
 with a loop of a thousand passes is as short as one with three.
 """
@@ -106,7 +106,7 @@ def node_lines(waits: Waits, path: str, depth: int = 0) -> list[str]:
 
 
 def _inside(waits: Waits, scope: str, depth: int) -> list[str]:
-    """The nodes of the one pass that is under way, in their order."""
+    """The nodes of the one pass that is in progress, in their order."""
     frame = waits.state.frames[scope]
     found = waits.flow.lists.get(frame.list_id)
     nodes = found.nodes if found is not None else ()
@@ -193,7 +193,7 @@ def _line(waits: Waits, path: str, label: str) -> str:
     if run is None:
         return f"{EMOJI['pending']} {label}{' · not run' if state.ended else ''}"
     if state.ended and path in state.active:
-        # A node that the end of the session found under way.
+        # A node that the end of the session found in progress.
         container = waits.state.containers.get(path)
         if container is not None:
             return f"{EMOJI['stopped']} {label} · stopped{_counted(container)}"
@@ -295,7 +295,7 @@ def progress(state: State, flow: Flow, path: str) -> str:
 
 
 def _counted(container: ContainerRun) -> str:
-    """Return a container's progress for its own line, with the item if one pass is under way."""
+    """Return a container's progress for its own line, with the item if one pass is in progress."""
     far = _how_far(container)
     item = _current(container)
     # For branches it already says how many are done.
@@ -318,13 +318,13 @@ def _how_far(container: ContainerRun) -> str:
 
 
 def _current(container: ContainerRun) -> str:
-    """The item or case that the one pass under way is about."""
+    """The item or case that the one pass in progress is about."""
     if container.running != 1:
         return ""
     if container.kind == "switch":
         keys: Sequence[str] = container.keys or ()
         return safe(one_line(keys[0], 40)) or "default" if keys else ""
-    # The latest one that began: with one under way it is this one, unless an earlier one takes longer.
+    # The latest one that began: with one in progress it is this one, unless an earlier one takes longer.
     index = next((n for n in range(container.begun - 1, -1, -1) if n not in container.results), None)
     items = container.items
     if index is None or not items or index >= len(items):

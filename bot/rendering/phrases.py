@@ -188,7 +188,7 @@ def rest_over_text(states: Sequence[State]) -> str:
 
 
 def which_agent_text(agents: Sequence[Listener]) -> str:
-    """Several agents are under way: how to say which one is meant."""
+    """Several agents are in progress: how to say which one is meant."""
     names = ", ".join(f"*{escape(one_line(label, 80))}*" for _, label in agent_labels(agents))
     how = f"Choose below, or start your message with its name: `{escape(one_line(agents[0].name, 40))}: …`."
     return f"Several agents are here: {names}. Which one is your message for?\n{how} Your next messages go there, too."

@@ -249,7 +249,7 @@ def addresses(mrkdwn: str) -> list[str]:
 
 
 def mentioning(mrkdwn: str, ids: Mapping[str, str]) -> str:
-    """Return a text for one reader, with mentions in place of known e-mail addresses."""
+    """Return a text for one reader, with mentions instead of known e-mail addresses."""
     return _ADDRESS.sub(lambda found: f"<@{ids[found[0]]}>" if found[0] in ids else found[0], mrkdwn)
 
 

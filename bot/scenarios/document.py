@@ -1,7 +1,7 @@
 """A scenario: as its file says it (models of its parts), as it was read (people, what comes of nodes, steps),
 and how it names places in a flow. Pure.
 
-`nodes`, `steps` and `claude` are read part by part in `load`, since what may stand in them depends on the flow and on
+`nodes`, `steps` and `claude` are read part by part in `load`, since what may be in them depends on the flow and on
 the people.
 
 A place is named by its path, by the id of a node, or by the agent that something comes from.
@@ -94,7 +94,7 @@ class ErrorDoc(Part):
 
 
 class AsksDoc(Part):
-    """Question of an MCP server to people, in place of a result."""
+    """Question of an MCP server to people, instead of a result."""
 
     message: Text
     form: dict[str, Json] | None = None
@@ -170,7 +170,7 @@ VERBS = (
 """Actions of people, if one word is not enough."""
 
 BESIDE = ("on", "refused", "while")
-"""Fields that stand beside a person in a step."""
+"""Fields that are beside a person in a step."""
 
 
 # --- the scenario as values --------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ Deed: TypeAlias = Act | Wait | ExpectDoc
 
 @dataclass(frozen=True)
 class Step:
-    """One step: its number from 1, where it stands in the file, and what it is."""
+    """One step: its number from 1, where it is in the file, and what it is."""
 
     number: int
     path: Path

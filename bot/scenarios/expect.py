@@ -326,7 +326,7 @@ Story: TypeAlias = Mapping[str, Json]
 
 
 def story(state: State, events: Sequence[Event], world: World) -> Story:
-    """The story of a run as it stands."""
+    """The story of a run as it is."""
     parts: dict[str, Json] = {"the session": state.status}
     for entry in tree(events, world.scenario.flow).walk():
         if entry.kind != "node" or not entry.path:
@@ -364,7 +364,7 @@ def story(state: State, events: Sequence[Event], world: World) -> Story:
         parts[f"the note of {told['path']}"] = [told["text"], told["by"]]
     for path, text in world.posts.items():
         parts[f"what {path} posted"] = text
-    # Without what is made anew for every run: ids, its folder, and times where a retry has jitter.
+    # Without what is made again for every run: ids, its folder, and times where a retry has jitter.
     patterns = {_ID: "(id)", re.compile(re.escape(str(world.home))): "(home)"}
     nodes = [node for nodes in world.scenario.flow.lists.values() for node in nodes.nodes]
     if any(node.retry is not None and node.retry.jitter > 0 for node in nodes):

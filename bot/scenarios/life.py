@@ -41,11 +41,11 @@ MOST_ROUNDS = 10_000
 
 
 class Died(Exception):
-    """The process is gone; the next one goes on over the same world."""
+    """The process is gone; the next one continues over the same world."""
 
 
 class GaveUp(Exception):
-    """The scenario cannot go on; `lines` say why, and what to do, and `path` which part of the file it is about."""
+    """The scenario cannot continue; `lines` say why, and what to do, and `path` which part of the file it is about."""
 
     def __init__(self, lines: Sequence[str], path: Path = ()) -> None:
         self.lines = list(lines)
@@ -133,7 +133,7 @@ class Life:
             try:
                 yield self
             finally:
-                # What is cut by leaving is no part of the story.
+                # What is cut by leaving is not part of the story.
                 self.store.dead = True
                 await self.engine.close()
                 self.store.close()
@@ -144,19 +144,19 @@ class Life:
         return self.store.dead or self._why is not None
 
     def give_up(self, lines: Sequence[str], path: Path = ()) -> None:
-        """The scenario cannot go on: nothing further is stored."""
+        """The scenario cannot continue: nothing further is stored."""
         self._why = self._why or GaveUp(lines, path)
         self.store.dead = True
 
     def check(self) -> None:
-        """Raise `GaveUp` or `Died` where it is over."""
+        """Raise `GaveUp` or `Died` where it has ended."""
         if self._why is not None:
             raise self._why
         if self.store.dead:
             raise Died
 
     def node_id(self, path: str) -> str:
-        """The id of the node at a path that is under way."""
+        """The id of the node at a path that is in progress."""
         live = self.engine.sessions.active.get(SESSION)
         if live is None or live.flow is None or path not in live.state.nodes:
             return path.rpartition("/")[2]
@@ -321,7 +321,7 @@ def _when(timer: TimerRun) -> tuple[str, str]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """A kill is no news here: the engine's warnings about it are for those who ask for more than warnings."""
+    """A kill is not news here: the engine's warnings about it are for those who ask for more than warnings."""
     logger = logging.getLogger("sayso.engine")
     level = logger.level
     if logger.isEnabledFor(logging.INFO):

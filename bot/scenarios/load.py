@@ -19,7 +19,7 @@ from engine.run.flow_files import load_flow_file, load_flows
 
 class Flows:
     """Finds the flows that scenarios name: a file beside the scenario, or a name in a folder of flows. `unsaved` are texts by
-    paths in that folder that count in place of what is saved there."""
+    paths in that folder that count instead of what is saved there."""
 
     def __init__(self, folder: FilePath | None = None, unsaved: Mapping[FilePath, str] | None = None) -> None:
         self._folder, self._unsaved = folder, unsaved

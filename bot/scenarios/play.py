@@ -38,7 +38,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Run:
-    """A run that is over."""
+    """A run that has ended."""
 
     failures: tuple[Failure, ...]
     events: tuple[Event, ...]
@@ -180,7 +180,7 @@ class _Player:
         await self._guarded(self._end, ("claude",), "the end")
 
     async def _end(self) -> None:
-        """Check that the whole script was used once the session is over."""
+        """Check that the whole script was used once the session has ended."""
         script = self._scenario.script
         if (
             script is None
@@ -279,7 +279,7 @@ class _Player:
         return deed.during if isinstance(deed, Act) else None
 
     async def _goal(self) -> str | None:
-        """Up to where it goes on by itself now: a process that was killed may have done the current step already."""
+        """Up to where it continues by itself now: a process that was killed may have done the current step already."""
         at, steps = self._cursor.at, self._scenario.steps
         does = steps[at].does if at < len(steps) else None
         done = isinstance(does, Wait) and self._cursor.begun == at

@@ -57,7 +57,7 @@ def read_part(model: type[_PART], data: Json, path: Path) -> tuple[_PART | None,
 
 
 def _hinted(fault: Fault) -> Fault:
-    """A person's facts stand under a name that no model knows."""
+    """A person's facts are under a name that no model knows."""
     if len(fault.path) == 3 and fault.path[0] == "people" and fault.on_key:
         return replace(fault, hint=suggest(str(fault.path[2]), PersonDoc.model_fields))
     return fault
@@ -218,7 +218,7 @@ class Reader:
         return Script(turns=self._turns(given, ("claude",)))
 
     def _script_file(self, name: Json) -> Script | None:
-        """A script that stands in a file of its own, such as the one beside the flow."""
+        """A script that is in a file of its own, such as the one beside the flow."""
         from engine.models.scripted import load_script
 
         path: Path = ("claude", "file")

@@ -201,10 +201,10 @@ class Scene(Protocol):
         """A node waits here until it is its turn; False when it has to leave."""
 
     def node_id(self, path: str) -> str:
-        """The id of the node at a path that is under way."""
+        """The id of the node at a path that is in progress."""
 
     def give_up(self, lines: Sequence[str], path: diagnostics.Path = ...) -> None:
-        """The scenario cannot go on: nothing further is stored."""
+        """The scenario cannot continue: nothing further is stored."""
 
 
 class Fakes(Mapping[str, Runner]):

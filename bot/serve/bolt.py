@@ -2,7 +2,7 @@
 
 Bolt acknowledges an event before a listener works, so everything happens in its very first middleware: read the payload
 (pure), store it under its key, commit, and only then answer 200, which is the acknowledgement. If storing fails there
-is no acknowledgement and Slack delivers again. There are no listeners. Requests to open a view are not stored: it is
+is not an acknowledgement and Slack delivers again. There are no listeners. Requests to open a view are not stored: it is
 opened beside the acknowledgement (`bot.views`).
 """
 
@@ -107,7 +107,7 @@ class SlackApp:
         self._delivered = delivered or Delivered(writer, time.monotonic)
         self._closing = False
         self.reopened: Callable[[], Awaitable[None]] | None = None
-        """Done before anything is taken from a socket that was opened anew."""
+        """Done before anything is taken from a socket that was opened again."""
         self.skipped: dict[str, int] = {}
         # Bolt finds the token in the environment too and warns that our client already has it.
         logging.getLogger("slack_bolt.AsyncApp").addFilter(lambda record: "will be unused" not in record.msg)
@@ -131,7 +131,7 @@ class SlackApp:
         await self.sockets.close()
 
     def reconnected(self) -> bool:
-        """True if a socket was opened anew since the last call: time for a catch-up read."""
+        """True if a socket was opened again since the last call: time for a catch-up read."""
         return self.sockets.reconnected()
 
     async def dispatch(self, body: dict[str, Any]) -> BoltResponse:

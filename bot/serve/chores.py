@@ -71,7 +71,7 @@ async def keep_house(settings: Settings, engine: Engine, now: Callable[[], str])
 async def attest(
     settings: Settings, engine: Engine, now: Callable[[], str], seconds: Callable[[], float]
 ) -> None:
-    """Make checkpoints: at the end of runs, and once an hour over all that went on. One that cannot be published is tried again.
+    """Make checkpoints: at the end of runs, and once an hour over all that continued. One that cannot be published is tried again.
     Never returns."""
     store, call = engine.store, engine.writer.call
     publisher, due, again = attesting.Publisher(settings.checkpoints), 0.0, 0.0

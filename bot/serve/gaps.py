@@ -104,7 +104,7 @@ class Gaps:
         self._gap.set()
 
     async def reopened(self) -> None:
-        """A socket was opened anew: something may have been missed."""
+        """A socket was opened again: something may have been missed."""
         log.info("a socket was reopened: reading missed messages")
         self._gap.set()
         await self.note()

@@ -139,7 +139,7 @@ class Hooks:
 
 
 def _json_of(content_type: str, body: bytes) -> bytes:
-    """The JSON of a body: in GitHub's default content type it stands in the field `payload` of a form. Raises `ValueError`."""
+    """The JSON of a body: in GitHub's default content type it is in the field `payload` of a form. Raises `ValueError`."""
     if content_type != "application/x-www-form-urlencoded":
         return body
     fields = parse_qsl(body.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)

@@ -465,7 +465,7 @@ class Bot:
         return asyncio.create_task(supervised(name, work, self._is_over), name=name)
 
     def _is_over(self, error: BaseException) -> bool:
-        """True if the bot cannot go on after this error."""
+        """True if the bot cannot continue after this error."""
         return isinstance(error, AuthLost) or self.service.is_over(error)
 
     def _others(self) -> Iterator[tuple[str, Callable[[], Awaitable[None]]]]:

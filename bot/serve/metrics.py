@@ -43,7 +43,7 @@ MOST_GROUPS = 100
 """Most groups counted by name: an input may choose the group that is asked."""
 _MOST_UNREADABLE = 100
 _STOP_SECONDS = 1.0
-"""Seconds for which a stop waits for requests under way; requests stored then stay stored."""
+"""Seconds for which a stop waits for requests in progress; requests stored then stay stored."""
 HEARD: tuple[type[Event], ...] = (ev.AttemptOver, ev.Closing, ev.Boundary)
 """The kinds of event that are counted."""
 

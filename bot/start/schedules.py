@@ -83,7 +83,7 @@ class Schedules:
     jumped: Callable[[], bool] = lambda: False
 
     async def run(self) -> None:
-        """Look whenever a time may have come, for ever."""
+        """Look whenever a time may have come, forever."""
         while True:
             wait = await self.look()
             await asyncio.sleep(min(wait, LOOK_SECONDS))

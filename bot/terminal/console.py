@@ -275,7 +275,7 @@ _UNLIMITED = 1_000_000
 
 
 class Paint:
-    """Colours for one stream: none where it is no terminal, or `NO_COLOR` is set."""
+    """Colours for one stream: none where it is not a terminal, or `NO_COLOR` is set."""
 
     def __init__(self, stream: TextIO) -> None:
         plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"

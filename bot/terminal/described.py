@@ -67,7 +67,7 @@ _HELPED = {
     "resend": "the model paused: continuing",
     "said": "the answer was empty: retrying",
 }
-"""The remedies that an agent applies by itself after a model call without an answer to go on with."""
+"""The remedies that an agent applies by itself after a model call without an answer to continue with."""
 
 
 class Described(NamedTuple):
@@ -122,7 +122,7 @@ def _work(state: State, event: Event, path: str) -> Iterator[Described]:
             if item := item_at(state, path, event.index):
                 yield Described("started", event.scope, item)
         case ev.ContainerCompleted():
-            # Of a node that holds no others, only its `on_failure` is over.
+            # Of a node that holds no others, only its `on_failure` has ended.
             run = state.nodes.get(path)
             if run is None or mode_of(run.type) == "container":
                 passes = run.output.get("iterations") if run and isinstance(run.output, dict) else None

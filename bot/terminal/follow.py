@@ -150,7 +150,7 @@ async def _follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin
 
 
 async def _tell_where(engine: Engine, screen: TerminalScreen, session_id: str) -> None:
-    """Of a session that goes on: how far it is."""
+    """Of a session that continues: how far it is."""
     state, flow = await engine.state(session_id), await engine.flow_of(session_id)
     done = sum(1 for path in state.nodes if "/" not in path and path not in state.active)
     name = screen.paint("bold", clean(state.flow_name))

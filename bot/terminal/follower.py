@@ -1,6 +1,6 @@
 """One session followed at the terminal: it runs here until it ends, or waits for somebody who is not here.
 
-Theory: the engine runs the session as it runs any; a `Follower` only stands beside it. It does for a terminal what
+Theory: the engine runs the session as it runs any; a `Follower` only is beside it. It does for a terminal what
 the bot does for a thread: puts questions, hands in answers, delivers `message` nodes, fires timers, and takes up
 requests of other processes (`sayso sessions abort` from another terminal). Nothing waits with the person: while a
 question is on the screen the session is released and paused in the store, so a terminal that is closed, or killed,
@@ -159,7 +159,7 @@ class Follower:
                 await self._end_service()
                 if self.left or not self.engine.sessions.at_work(self.session_id):
                     break
-                # A request that was in hand just then let the session go on: leaving now would cut what it began.
+                # A request that was in hand just then let the session continue: leaving now would cut what it began.
                 self._service = Dispatcher(self.engine, only=self.session_id)
             state = await self.engine.state(self.session_id)
             await self._catch_up(state)
@@ -169,7 +169,7 @@ class Follower:
             await self._end_service()
 
     async def claim(self) -> None:
-        """Go on where it stands; one that another living process runs is only followed."""
+        """Continue where it is; one that another living process runs is only followed."""
         head = await self.engine.head(self.session_id)
         if head.status == "running":
             with contextlib.suppress(Owned):
@@ -420,11 +420,11 @@ def wants_edit(prompt: Question, line: str) -> bool:
 
 
 MOVES = ("wait", "retry", "followUp")
-"""The timers with which a session goes on by itself: a wait is over, a node is tried again, an answer is final."""
+"""The timers with which a session continues by itself: a wait has ended, a node is tried again, an answer is final."""
 
 
 def due_moments(state: State) -> list[str]:
-    """The moments at which the session goes on by itself."""
+    """The moments at which the session continues by itself."""
     return [timer.due_at for timer in state.timers.values() if timer.purpose in MOVES]
 
 
@@ -437,7 +437,7 @@ def read_answer(prompt: Question, line: str, *, by_number: bool = False) -> tupl
     """A line as `(value, text)`: an option by label or value (and by number where a person sees numbers), else text where
     the question takes one.
 
-    Raises `InvalidAnswer` for what is no option.
+    Raises `InvalidAnswer` for what is not an option.
     """
     options = prompt.options
     if not options:

@@ -30,7 +30,7 @@ def waits_for(head: Head, questions: Sequence[PromptState], lock: str | None, du
 
 
 def head_json(head: Head, asked: Sequence[PromptState]) -> dict[str, Json]:
-    """A session for a machine: where it stands, without its records."""
+    """A session for a machine: where it is, without its records."""
     return {
         "sessionId": head.session_id,
         "flow": head.flow_name,
@@ -71,7 +71,7 @@ class Sum:
     calls: int = 0
     paid: int = 0
     unsure: int = 0
-    """Set aside for calls of which nobody knows what they cost, or which are under way."""
+    """Set aside for calls of which nobody knows what they cost, or which are in progress."""
     sessions: set[str] = field(default_factory=set)
 
     def add(self, row: SpendRow) -> None:

@@ -102,7 +102,7 @@ class TerminalScreen:
         if isinstance(event, ev.NodeFailing) and event.list_id is not None:
             self._handling.add(path)
         elif isinstance(event, ev.ContainerCompleted) and path in self._handling:
-            # The `on_failure` of a node is over: the node's own outcome comes after it.
+            # The `on_failure` of a node has ended: the node's own outcome comes after it.
             self._handling.discard(path)
             return
         for found in described(state, event):
@@ -157,7 +157,7 @@ class TerminalScreen:
         while self._working or self._until:
             frame += 1
             sign = self.paint("blue", _FRAMES[frame % len(_FRAMES)])
-            # A line that goes on in the next row could not be wiped.
+            # A line that continues in the next row could not be wiped.
             doing = fitted(self._doing(), columns(self._out.fileno()) - 5)
             self._out.write(f"\r\x1b[2K  {sign} {doing}")
             self._out.flush()
@@ -188,7 +188,7 @@ class TerminalScreen:
 
     def question(self, said: Face) -> None:
         """Put a question. What was typed before it does not count as an answer."""
-        # What was typed before a question was seen is no answer to it.
+        # What was typed before a question was seen is not an answer to it.
         self._typed = b""
         if sys.stdin.isatty():
             import termios

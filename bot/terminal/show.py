@@ -1,4 +1,4 @@
-"""One session as lines for people: where it stands, its tree, what it waits for on whom, and its agents' conversations. Pure."""
+"""One session as lines for people: where it is, its tree, what it waits for on whom, and its agents' conversations. Pure."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _code(state: State, view: View) -> Iterator[str]:
 
 
 def _ending(state: State) -> Iterator[str]:
-    """Why it failed, the `end` that it ended at, and the limits that it went on at."""
+    """Why it failed, the `end` that it ended at, and the limits that it continued at."""
     if is_rejection(state.error):
         said = verdict(as_played(state, state.error))
         yield _fact("rejected", one_line(said.removeprefix(REJECTED).lstrip(": "), 200))

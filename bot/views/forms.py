@@ -132,7 +132,7 @@ class Fill(FormKind):
     def page(
         self, asked: OpenPrompt, user: str, page: int, kept: Sequence[str], values: Mapping[str, Json]
     ) -> View:
-        """The question stands above its first page."""
+        """The question is above its first page."""
         return form_view(
             self.fields(asked),
             title=str(asked.row.node_name or "Answer"),

@@ -5,7 +5,7 @@ when something happens that it shows. One publish a person waits at a time and i
 what is true then however much happened before; one that would show the same again is left out. Slack takes a hundred
 publishes a minute.
 
-A crash: who looks at a Home is forgotten, and it is published anew when they open it. Buttons of an older Home are
+A crash: who looks at a Home is forgotten, and it is published again when they open it. Buttons of an older Home are
 checked like any others.
 """
 
@@ -111,7 +111,7 @@ class HomeKind(Kind):
             self.look_around()
 
     def look_around(self) -> None:
-        """Something may have changed: all Homes that people look at are made anew."""
+        """Something may have changed: all Homes that people look at are made again."""
         since = self._clock() - LOOKS_SECONDS
         self._watches = {user: watch for user, watch in self._watches.items() if watch.opened >= since}
         for user in self._watches:

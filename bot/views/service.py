@@ -46,7 +46,7 @@ class Kind(ABC):
     name: str
 
     def wants(self, opening: Opening) -> bool:
-        """True if a view opens in place of what would otherwise be done (a slash command that says it all)."""
+        """True if a view opens instead of what would otherwise be done (a slash command that says it all)."""
         return False
 
     @abstractmethod
@@ -86,7 +86,7 @@ class Views:
     # --- opening -------------------------------------------------------------------------------------------
 
     def wanted(self, opening: Opening) -> bool:
-        """True if a view opens in place of what would otherwise be done."""
+        """True if a view opens instead of what would otherwise be done."""
         kind = self._kinds.get(opening.kind)
         return kind is not None and kind.wants(opening)
 

@@ -5,8 +5,8 @@ Slack counts calls by method in a workspace, for all tokens together, and posts 
 then to those who have waited longest. What nobody waits for (closings, progress) goes at an even pace, so that it
 never uses up a minute at once; reads of this kind leave some calls to others instead.
 
-When Slack refuses all the same, the method stands still for as long as Slack says, then one call tries; see
-`bot.wire.limits`. The log says so once when it begins and once when it is over. Nothing here is durable: after a start
+When Slack refuses all the same, the method freezes for as long as Slack says, then one call tries; see
+`bot.wire.limits`. The log says so once when it begins and once when it has ended. Nothing here is durable: after a start
 the counts are empty.
 """
 
@@ -33,7 +33,7 @@ from engine.nodes.runtime.effects import before_effect
 log = logging.getLogger("sayso.slack")
 
 AT_ONCE = 8
-"""Calls of one method that are under way at the same time."""
+"""Calls of one method that are in progress at the same time."""
 LATE_SECONDS = 10.0
 """A method for which calls have waited so long is called used up."""
 FULL = "full:"
@@ -177,7 +177,7 @@ def urgency(urgency: Urgency) -> Iterator[None]:
 
 
 class Budget:
-    """Gives turns. `at_once` is how many calls of a method may be under way."""
+    """Gives turns. `at_once` is how many calls of a method may be in progress."""
 
     def __init__(
         self,
@@ -358,7 +358,7 @@ class Budget:
         return (0.0 if wait == NEVER else wait) + max(0, behind) * WINDOW / method.gate.now(now)
 
     def _note(self, method: _Method, now: float) -> None:
-        """One line when a method begins to be used up or refused, and one when that is over."""
+        """One line when a method begins to be used up or refused, and one when that has ended."""
         # Catch-up leaves room for others, and says itself how far it has come. Nobody misses a mark.
         waiting = [
             one

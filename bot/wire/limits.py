@@ -1,7 +1,7 @@
 """One limit of Slack's: how much of it is used up, whether Slack refuses just now, and when another call fits.
 
 A method is counted by the times at which its calls were answered: at most N in 61 seconds. A token bucket would let
-up to twice as many through in its first minute. A call that is under way counts as if it were made now.
+up to twice as many through in its first minute. A call that is in progress counts as if it were made now.
 
 After a refusal the gate is shut for as long as Slack says. Then one call is a probe. Each that is refused doubles the
 wait, up to four times what Slack says, since Slack may count what it refuses; once one is taken, less goes through
@@ -68,7 +68,7 @@ class Gate:
         return first
 
     def end(self, at: float, *, made: bool, probe: bool, refused_for: float | None, heard: bool) -> None:
-        """The call is over: whether it was `made` at all, whether Slack was `heard` of, and whether it refused."""
+        """The call has ended: whether it was `made` at all, whether Slack was `heard` of, and whether it refused."""
         self.under_way -= 1
         if made:
             self._count(at)

@@ -1,6 +1,6 @@
 """The sockets of Socket Mode, and a watch over them.
 
-The SDK opens a socket anew when it is closed or no pong comes. Three things it does not notice: that one of its own
+The SDK opens a socket again when it is closed or no pong comes. Three things it does not notice: that one of its own
 tasks has died, that a socket answers pings and carries nothing, and that opening hangs. So whatever comes through each
 socket is noted here, and a socket that seems deaf is replaced as a whole: the new one first, then the old one is closed,
 so that there is no gap. Reading what was missed follows, as after any other reconnect.
@@ -63,7 +63,7 @@ class Socket:
 
 
 class Sockets:
-    """Opens connections, keeps watch over them, and says when one was opened anew."""
+    """Opens connections, keeps watch over them, and says when one was opened again."""
 
     def __init__(
         self,
@@ -192,7 +192,7 @@ class Sockets:
         return None
 
     def _silence(self) -> str | None:
-        """Why silence on all sockets is no good sign; None where it is as it should be."""
+        """Why silence on all sockets is not a good sign; None where it is as it should be."""
         now = self._steady()
         if any(socket.down_since is not None for socket in self.sockets):
             return None
@@ -211,7 +211,7 @@ class Sockets:
         self._heard_at, self._posted_at = self._steady(), None
 
     async def _replace(self, place: int) -> None:
-        """Open a socket in place of another; where that does not succeed the other one stays."""
+        """Open a socket instead of another; where that does not succeed the other one stays."""
         old, new = self.sockets[place], self._new()
         try:
             async with asyncio.timeout(OPEN_SECONDS):

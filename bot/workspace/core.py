@@ -96,7 +96,7 @@ class Core:
         self.state.replace_message(channel.id, after)
         self._push_message("message_changed", channel, after)
         self.event(channel, payloads.changed_event(channel, before, after, ts))
-        # Slack mentions the app anew when somebody edits a post that mentions it; `edited` tells it apart.
+        # Slack mentions the app again when somebody edits a post that mentions it; `edited` tells it apart.
         if not before.get("bot_id") and not channel.is_im and mentions(after["text"], self.state.bot_user_id):
             self.event(channel, payloads.mention_event(channel, after))
         return after

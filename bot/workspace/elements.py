@@ -44,7 +44,7 @@ STATELESS = ("button", "overflow", "feedback_buttons", "icon_button")
 
 
 def elements(blocks: list[Json]) -> Iterator[tuple[Json, Json]]:
-    """Every interactive element with the block it stands in."""
+    """Every interactive element with the block it is in."""
     for block in blocks:
         candidates = [block.get("accessory"), block.get("element"), *block.get("elements", [])]
         for element in candidates:
@@ -292,7 +292,7 @@ def mentions(text: str, user_id: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A chip above the composer of `channel` (its name or id): `label` stands on it, `text` is what a click posts,
+    """A chip above the composer of `channel` (its name or id): `label` is on it, `text` is what a click posts,
     `hint` says more to whoever points at it."""
 
     channel: str

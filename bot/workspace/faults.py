@@ -86,7 +86,7 @@ class Faults:
 
     def go_away(self, mode: AwayMode = "503") -> None:
         """Slack is down: sockets are cut and none can be opened, and every call is answered with 503 (`503`), cut off
-        (`refuse`) or never answered (`hang`), without any effect. People in the workspace go on."""
+        (`refuse`) or never answered (`hang`), without any effect. People in the workspace continue."""
         _check(mode, AwayMode)
         self._note("go_away", mode=mode)
         self.away = mode

@@ -140,7 +140,7 @@ class Workspace:
         return self.state.app_token
 
     def suggest(self, suggestions: Iterable[Suggestion]) -> None:
-        """Offer these on the page, in place of those before. WorkspaceError: an unknown channel, or nothing to post."""
+        """Offer these on the page, instead of those before. WorkspaceError: an unknown channel, or nothing to post."""
         self.core.suggestions = checked(suggestions, self.state)
         self.core.changes.tell({"type": "channels"})
 
@@ -301,7 +301,7 @@ class WebApi:
     async def _attempt(
         self, record: ApiCall, request: web.Request, answer: Callable[[], Json]
     ) -> web.StreamResponse | None:
-        """Carry a call out, unless a fault forbids it; what is sent in place of the answer, if anything is."""
+        """Carry a call out, unless a fault forbids it; what is sent instead of the answer, if anything is."""
         self.calls.append(record)
         if self.core.faults.away:
             return await self._away(record, request)

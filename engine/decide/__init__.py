@@ -14,9 +14,9 @@ when writing again would write nothing.
 writes that they began; only the shell launches them, after the commit. So a process that dies between the two
 leaves events that say what was meant to run, and the next process comes to the same `due`.
 
-Kinds of nodes that hold children (containers and agents) stand in one table, `decide.agents.kinds.KINDS`, which is
+Kinds of nodes that hold children (containers and agents) are in one table, `decide.agents.kinds.KINDS`, which is
 handed in with a step: the core asks an object of the table what a child's end means, and names no kind. `past`
-gives the events with which a session goes on under another text, or in a new session.
+gives the events with which a session continues under another text, or in a new session.
 
 Invariants
 ----------

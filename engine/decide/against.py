@@ -54,7 +54,7 @@ class Compared(NamedTuple):
 
     @property
     def same(self) -> bool:
-        """True if the run would have gone the same way, and goes on if it waits."""
+        """True if the run would have gone the same way, and continues if it waits."""
         stuck = self.plan is not None and bool(self.plan.problems)
         return self.first is None and not self.approvals and not stuck
 

@@ -183,7 +183,7 @@ class Steer(Words, frozen=True):
 
 
 class EndRest(Command, frozen=True):
-    """Agents that rest after their answer listen no more: the flow goes on."""
+    """Agents that rest after their answer listen no more: the flow continues."""
 
     actor: Actor
     key: str
@@ -236,7 +236,7 @@ class Hold(Command, frozen=True):
 
 
 class Resume(Words, frozen=True):
-    """Go on with a session that is held; `text` is delivered after everything from before the pause."""
+    """Continue with a session that is held; `text` is delivered after everything from before the pause."""
 
 
 class LockGranted(Command, frozen=True):

@@ -1,6 +1,6 @@
 """Containers as state: how passes begin, end and fail, for every kind of container (`kinds`). Pure.
 
-Nothing here waits or calls back. `progress` looks at the passes and containers under way and writes what follows from
+Nothing here waits or calls back. `progress` looks at the passes and containers in progress and writes what follows from
 their state: a pass whose nodes all have an outcome ends, a container with room begins its next pass, one with nothing
 left completes, one with a failed pass fails once nothing of it is running. It runs to a fixpoint in every step, so a
 crash needs no special handling here.
@@ -92,7 +92,7 @@ def _end_pass(step: Step, scope: str) -> None:
     container = step.state.containers[frame.owner]
     if container.agent is not None:
         return
-    # A pass that failed ends early only where its container goes on without it.
+    # A pass that failed ends early only where its container continues without it.
     if container.error is not None or not is_over(step, frame):
         return
     listed = step.flow.lists[frame.list_id].nodes
@@ -125,7 +125,7 @@ def _collected(step: Step, scope: str, frame: Frame) -> tuple[Json, dict[str, Js
 
 
 def _give_up(step: Step, path: str, container: ContainerRun) -> None:
-    """Withdraw a failed container's questions and fail it; an `on_failure` closes, and its node goes on failing."""
+    """Withdraw a failed container's questions and fail it; an `on_failure` closes, and its node continues failing."""
     for prompt_id in asked_in_order(step.state):
         prompt = step.state.prompts[prompt_id]
         if below(path, prompt.path):

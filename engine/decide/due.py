@@ -117,7 +117,7 @@ def may_run_again(flow: Flow, state: State, path: str) -> bool:
 
 
 def _held_up(state: State, path: str) -> bool:
-    """True if a model call must not begin again because people are asked about a cap or how to go on."""
+    """True if a model call must not begin again because people are asked about a cap or how to continue."""
     owner = agent_of(state, path) if state.nodes[path].type == TURN else None
     return owner is not None and (held_up(state, owner) or agent_at(state, owner).stuck is not None)
 

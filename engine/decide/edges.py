@@ -4,7 +4,7 @@ Once a node of a graph has an outcome, the edges that leave it are resolved for 
 `edge:resolved` records the results. An edge is dead when its condition is false or its source never ran; a source
 skipped by its own `if` (or a person) passes on. A node with gate `all` may start once all its incoming edges are
 resolved and one was taken, a node with gate `any` at the first that is taken. A node that can no longer be reached is
-skipped, and its own edges are dead: so nothing waits for ever.
+skipped, and its own edges are dead: so nothing waits forever.
 
 A jump (a loop edge, or `on_error: goto:<id>`) waits until its target and all nodes after it have ended. Then these
 nodes get another visit, whose paths end in `~2`, `~3`, ...
@@ -132,21 +132,21 @@ def _times(frame: Frame, edge: Edge) -> int:
 
 
 def limit_decided(step: Step, prompt: Asked, decision: str) -> None:
-    """People said how to go on where a loop edge is used up."""
+    """People said how to continue where a loop edge is used up."""
     scope = scope_of(prompt.path)
     nodes = step.flow.lists[step.state.frames[scope].list_id]
     _resolve(step, scope, nodes, step.state.nodes[prompt.path].node_id, decision)
 
 
 def _is_last(nodes: NodeList, frame: Frame, node_id: str) -> bool:
-    """True if this node's edges are the last to resolve in a pass, with nothing else under way."""
+    """True if this node's edges are the last to resolve in a pass, with nothing else in progress."""
     graph = frame.graph or Graph()
     open_ = graph.ready or graph.again or frame.jumps or frame.running
     return not open_ and list(graph.ended) == [node_id] and len(frame.nodes) == len(nodes.nodes)
 
 
 def _unreached(step: Step, scope: str, nodes: NodeList) -> dict[str, Json] | None:
-    """Return the error of a pass that ends without reaching any final node. A pass that went on at a limit may end
+    """Return the error of a pass that ends without reaching any final node. A pass that continued at a limit may end
     anywhere."""
     state, frame = step.state, step.state.frames[scope]
     reached = any(state.nodes[frame.nodes[name]].reason != DEAD for name in nodes.finals)

@@ -138,7 +138,7 @@ def _finalize(step: Step) -> None:
 
 
 def _finally_is_over(step: Step) -> bool:
-    """Continue `finally`; True once it is over. Sessions that end without one, or over their limit, have none."""
+    """Continue `finally`; True once it has ended. Sessions that end without one, or over their limit, have none."""
     if FINALLY not in step.state.frames:
         return True
     for path in interrupted(step.state):

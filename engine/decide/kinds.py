@@ -88,7 +88,7 @@ class Passes(Kind):
         step.close(path)
 
     def decided(self, step: Step, prompt: Asked) -> None:
-        """A loop edge of a child is used up: the pass goes on as people said."""
+        """A loop edge of a child is used up: the pass continues as people said."""
         edges.limit_decided(step, prompt, limits.decision(prompt))
 
     def covered(self, step: Step, prompt: Asked, values: dict[str, Json]) -> dict[str, Json] | None:
@@ -168,7 +168,7 @@ class Loop(Passes):
         return most + limits.times_more(step.state, path)
 
     def _goes_on(self, step: Step, path: str, node: Node) -> bool:
-        """Its condition, as it stands before a round. `until` is looked at after each round, `while` before."""
+        """Its condition, as it is before a round. `until` is looked at after each round, `while` before."""
         if node.until_ is not None:
             begun = step.state.containers[path].begun
             return not begun or not self._holds(step, path, node, "until", node.until_)

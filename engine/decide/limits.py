@@ -1,7 +1,7 @@
 """Limits of loops and loop edges (their errors, and the question at a limit), and locks, which let one session at a
-time go on under a name. Pure.
+time continue under a name. Pure.
 
-`on_limit: ask` asks people when a loop with no rounds left, or a used-up loop edge, would go on. A loop's question
+`on_limit: ask` asks people when a loop with no rounds left, or a used-up loop edge, would continue. A loop's question
 belongs to the loop, an edge's to the node that it leaves. Each answer allows one more time.
 
 A flow's `lock` is one text, evaluated once when all inputs are known and before the flow starts: `lock:requested` takes
@@ -9,7 +9,7 @@ a place in the queue of that name. The store keeps the queue in the order of req
 lock or gets it next: nobody hands it over. A session takes its place and takes the lock in the commit that has its
 events, and that commit is undone if another session is ahead (`LockHeld`). The core cannot see the queue: the code that
 performs its steps looks (`verdict`) and tells it, with `LockGranted` or `LockQueued`. Nothing of the session starts
-before it has the lock; a fork requests its parent's lock anew. The end of the session releases it.
+before it has the lock; a fork requests its parent's lock again. The end of the session releases it.
 """
 
 from __future__ import annotations

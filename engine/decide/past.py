@@ -1,4 +1,4 @@
-"""A past under a text: the events with which a session goes on from its earlier work. Pure.
+"""A past under a text: the events with which a session continues from its earlier work. Pure.
 
 It has two uses. A *fork* is a past in a new session, under its own text or another one. A *migration* is a past in the
 same session under another text. `Past.under` has the rules about the text for both.
@@ -9,24 +9,24 @@ journal works on it unchanged. Its chain of MACs begins at the parent's journal 
 origin.
 
 * Completed nodes stay completed, with their outputs and times, and do not run again.
-* Open questions are open again but not shown yet, so that their clocks start anew.
+* Open questions are open again but not shown yet, so that their clocks start again.
 * The fork cannot know the outcome of a node that was running. The node is recorded as interrupted, and `on_crash` decides as
   after a crash: it runs again, or people are asked.
-* Waits keep their time. A hold is lifted, since a fork is made to go on. An unreachable thread concerns only the parent.
+* Waits keep their time. A hold is lifted, since a fork is made to continue. An unreachable thread concerns only the parent.
 * Usage of agents counts on, against caps as people raised them. A permission to pass the cap of the day does not carry over.
-* A lock is not inherited: the fork requests it anew, and starts nothing before it has it.
+* A lock is not inherited: the fork requests it again, and starts nothing before it has it.
 * The working folder begins as a copy of the parent's current one; paths into the parent's folder name the copy. A model's
   conversation stays byte for byte, unless it has such a path: then the API is asked to drop the thinking bound to it.
 * The person who forks is the requester: `exclude_requester` is about them. A fork belongs to no thread, unless it is the next
-  try of a session that failed: then it goes on in that session's thread, and the node that failed begins again.
+  try of a session that failed: then it continues in that session's thread, and the node that failed begins again.
 
-**Under another text** completed nodes keep their outcomes, even if the text no longer has them. Everything under way
-must be in the text, in the same list and with the same type. In a list, the session goes on after the last node with an
+**Under another text** completed nodes keep their outcomes, even if the text no longer has them. Everything in progress
+must be in the text, in the same list and with the same type. In a list, the session continues after the last node with an
 outcome: nodes that the text adds before that place do not run any more. Lists with edges must have the same nodes and
-edges, and a called flow that is under way the inputs that it was called with. An approval covers the same node as
+edges, and a called flow that is in progress the inputs that it was called with. An approval covers the same node as
 before.
 
-A node that was not launched because its type is not available here is under way in name only: it begins as the new
+A node that was not launched because its type is not available here is in progress in name only: it begins as the new
 text's node in its place, or is left out if there is none.
 """
 
@@ -57,7 +57,7 @@ from engine.nodes.types.registry import mode_of
 
 
 class MigrationRefused(SessionError):
-    """The session cannot go on with the new text; says each reason."""
+    """The session cannot continue with the new text; says each reason."""
 
     code = "migration_refused"
 
@@ -70,7 +70,7 @@ class TriedAgain(SessionError):
 
 @dataclass
 class Past:
-    """The state to go on from, and the events that were written to get there. For a fork `seq` is the parent's event that it
+    """The state to continue from, and the events that were written to get there. For a fork `seq` is the parent's event that it
     follows, and `copied` how many of the events are the parent's."""
 
     state: State
@@ -89,7 +89,7 @@ class Past:
         self.add(kind(seq=self.state.seq + 1, timestamp=self.now, **fields))
 
     def under(self, old: Flow, new: Flow, actor: Actor) -> Plan:
-        """Go on with `new` in place of `old`; writes nothing if they are the same.
+        """Continue with `new` instead of `old`; writes nothing if they are the same.
 
         Raises `SessionEnded`, `SessionRunning`, `MigrationRefused`.
         """
@@ -261,7 +261,7 @@ def fork(
 
 
 def _moved(event: Event, old: str, new: str) -> Event:
-    """The event with paths in one folder as paths in another one, wherever they stand in it."""
+    """The event with paths in one folder as paths in another one, wherever they are in it."""
     was, becomes = (encode(folder)[1:-1] for folder in (old, new))
     data = event.to_bytes()
     if was not in data:
@@ -356,7 +356,7 @@ class _Copier:
         return new
 
     def _is_clock_of_an_open_prompt(self, timer_id: str) -> bool:
-        """True if this timer starts anew when its question is shown in the fork."""
+        """True if this timer starts again when its question is shown in the fork."""
         name, _, word = timer_id.removeprefix(f"{self._past.session_id}:").partition(":")
         return name in self._past.open_prompts and word.rstrip("0123456789") in prompt_timers.PURPOSES
 
@@ -407,7 +407,7 @@ class Plan:
 
 
 def plan(old: Flow, new: Flow, state: State) -> Plan:
-    """Return the effects of continuing this session with `new` in place of `old`."""
+    """Return the effects of continuing this session with `new` instead of `old`."""
     made = Plan()
     if new.digest != old.digest:
         made.problems += new.absent.values()
@@ -515,7 +515,7 @@ def _edges(nodes: NodeList) -> list[tuple[str, str, str, int | None, str]]:
 
 
 def _plan_calls(made: Plan, new: Flow, state: State) -> None:
-    """Check called flows under way: their inputs are given already, so the new text must take the same ones."""
+    """Check called flows in progress: their inputs are given already, so the new text must take the same ones."""
     for path, container in sorted(state.containers.items()):
         if container.kind != "flow" or path not in state.nodes:
             continue
@@ -531,7 +531,7 @@ def _plan_calls(made: Plan, new: Flow, state: State) -> None:
 
 
 def _plan_agents(made: Plan, old: Flow, new: Flow, state: State) -> None:
-    """Check agents under way: a conversation keeps its tools, since the model was told about them and its calls refer
+    """Check agents in progress: a conversation keeps its tools, since the model was told about them and its calls refer
     to them by position."""
     for path, container in sorted(state.containers.items()):
         if container.kind != "agent" or path not in state.nodes:
@@ -551,7 +551,7 @@ def _plan_agents(made: Plan, old: Flow, new: Flow, state: State) -> None:
 
 
 def _approves_less(path: str, run: NodeRun, state: State, after: NodeList) -> list[str]:
-    """Check that an approval under way covers the same node in the new text: what people were shown is what may run."""
+    """Check that an approval in progress covers the same node in the new text: what people were shown is what may run."""
     prompt = state.prompts.get(run.prompt_id or "")
     covers = None if prompt is None else prompt.covers
     here = after.by_id.get(run.node_id)

@@ -65,7 +65,7 @@ def _locks(state: State, stored: Derived) -> Iterator[Row]:
 
 
 def undelivered(state: State) -> list[PutOutbox]:
-    """The outbox rows of messages that are under way."""
+    """The outbox rows of messages that are in progress."""
     runs = [(path, state.nodes[path]) for path in state.active]
     return [
         delivery(state, path, run.attempt, run.input)

@@ -3,7 +3,7 @@
 The clocks of a question start when people can see it, and each is a durable timer with a time of its own. However late
 a timer is noticed, it counts once: of several overdue reminders one is sent, overdue escalation steps are each taken
 once and in order, and after the deadline only the deadline counts. While a session is being paused, held or
-unreachable, its clocks are recorded without effect: overdue steps are taken when it goes on.
+unreachable, its clocks are recorded without effect: overdue steps are taken when it continues.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def catch_up(step: Step) -> None:
 
 
 def gone(step: Step, command: Gone) -> None:
-    """Somebody deleted the message of an open prompt. It is shown again, but not for ever."""
+    """Somebody deleted the message of an open prompt. It is shown again, but not forever."""
     prompt = step.state.prompts.get(command.prompt_id)
     if prompt is None or not prompt.open or (prompt.shown or {}).get("ts") != command.ts:
         return

@@ -76,7 +76,7 @@ MANAGER, REQUESTER = "manager", "requester"
 def answerable(
     asked: Question, requester: Mapping[str, Json], manager_of: Callable[[str], str | None]
 ) -> Question | str:
-    """Return the question with the current managers in place of `manager`: in `approvers` or `who` the requester's, in
+    """Return the question with the current managers instead of `manager`: in `approvers` or `who` the requester's, in
     the steps of `escalate` one level up each time. A run that no person started has no requester. If too few people are
     left to answer or to agree: the reason, as text."""
     own = [str(requester[name]) for name in ("id", "email") if requester.get(name)]
@@ -168,7 +168,7 @@ _ABORT: dict[str, Json] = {"value": "abort", "label": "Cancel the run", "style":
 
 
 def step_prompt(node: Node, kind: str, text: str, *options: dict[str, Json], **more: Any) -> Question:
-    """Return a question about a step that cannot go on by itself, for the people who run the session; `text` follows
+    """Return a question about a step that cannot continue by itself, for the people who run the session; `text` follows
     the step's name."""
     message = f"*{node.name or node.id}*{text}"
     about: dict[str, Any] = {"kind": kind, "message": message, "node_id": node.id, "node_name": node.name}

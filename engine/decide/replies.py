@@ -256,11 +256,11 @@ class _OfHolder(_Question):
     """A question of a node that holds children: an agent, a loop, or the pass of a node whose loop edge is used up."""
 
     def answered(self, step: Step, prompt: Asked, command: Answer) -> None:
-        """It goes on as people said."""
+        """It continues as people said."""
         self.expired(step, prompt)
 
     def expired(self, step: Step, prompt: Asked) -> None:
-        """It goes on as it does without an answer, unless it has failed: it ran out of time while the session was held."""
+        """It continues as it does without an answer, unless it has failed: it ran out of time while the session was held."""
         if has_failed(step.state, prompt.path):
             return
         container = step.state.containers.get(prompt.path)
@@ -315,7 +315,7 @@ def hold(step: Step, command: Hold) -> None:
 
 
 def resume(step: Step, command: Resume) -> None:
-    """A person lets a held session go on."""
+    """A person lets a held session continue."""
     if command.key in step.state.seen:
         return
     _refuse_ended(step.state)

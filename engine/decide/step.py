@@ -166,7 +166,7 @@ class Step:
         self.emit(ev.FlowPaused, **self.place(path), reason=reason, **by)
 
     def node(self, path: str) -> Node:
-        """The definition of the node at a path that is under way."""
+        """The definition of the node at a path that is in progress."""
         return node_at(self.flow, self.state, path)
 
     def around(self, path: str) -> Kind:
@@ -264,7 +264,7 @@ class Step:
         return ending or doomed(self.state, path)
 
     def fail_for_good(self, path: str, error: dict[str, Json], goto: str | None = None) -> None:
-        """Fail a node for good: `goto`, or its `on_error`, says where the surrounding nodes go on."""
+        """Fail a node for good: `goto`, or its `on_error`, says where the surrounding nodes continue."""
         if self.around(path).child_ended(self, path, error=storable(error)):
             return
         run, node = self.state.nodes[path], self.node(path)
@@ -311,7 +311,7 @@ class Kind(Protocol):
         """Write what follows from the node's state: new passes, questions, its end."""
 
     def keeps(self, step: Step, path: str) -> bool:
-        """True if its passes' work is kept when it fails and people may let it go on."""
+        """True if its passes' work is kept when it fails and people may let it continue."""
         return False
 
     def decided(self, step: Step, prompt: Asked) -> None:
@@ -503,6 +503,6 @@ def item_name(flow: Flow, state: State, path: str) -> str | None:
 
 
 def node_at(flow: Flow, state: State, path: str) -> Node:
-    """The definition of the node at a path that is under way."""
+    """The definition of the node at a path that is in progress."""
     frame, run = state.frames[scope_of(path)], state.nodes[path]
     return flow.lists[frame.list_id].nodes[run.position]

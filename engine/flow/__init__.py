@@ -5,7 +5,7 @@ expressions) and becomes a frozen `model.Flow`, or one `FlowError` that lists al
 imports, fetches or evaluates anything: expressions are compiled and checked for the names they use.
 
 Reading a text (`reading`) needs a YAML parser and the models of the whole format, which are loaded on first use. A
-session that goes on in a new process needs neither: its flow has a form (`form`) beside the pinned text.
+session that continues in a new process needs neither: its flow has a form (`form`) beside the pinned text.
 """
 
 from engine.flow.inputs import coerce_inputs, parse_input

@@ -85,7 +85,7 @@ class ToolSettings(Config):
     evaluated: ClassVar[frozenset[str]] = frozenset()
     """The settings in which expressions may stand, and secrets too, but for those of `ask_human`."""
     given: ClassVar[frozenset[str]] = frozenset()
-    """The settings that stand in the `with` of every call, as they are written."""
+    """The settings that are in the `with` of every call, as they are written."""
     example: ClassVar[str] = ""
     """Example with the required settings, if any."""
 
@@ -256,7 +256,7 @@ TOOLS: Mapping[ToolKind, type[ToolSettings]] = {
     "python": PythonTool,
     "mcp": McpTool,
 }
-"""The settings of the built-in tools, by the name that stands in a file."""
+"""The settings of the built-in tools, by the name that is in a file."""
 
 
 class ToolDoc(Config):

@@ -101,7 +101,7 @@ def _held(document: NodeDoc) -> Iterator[_Held]:
 
 
 class _Builder:
-    """Builds lists of nodes, each before those inside it, so that the flow's own list stands first."""
+    """Builds lists of nodes, each before those inside it, so that the flow's own list is first."""
 
     def __init__(self, context: BuildContext) -> None:
         self.context = context

@@ -401,7 +401,7 @@ def tool_names(entry: Entry) -> list[str]:
 
 
 def named_rules(written: Json) -> list[Json]:
-    """The rules that stand under one name in `approvals`: a list of verdicts is short for one with these verdicts."""
+    """The rules that are under one name in `approvals`: a list of verdicts is short for one with these verdicts."""
     if not isinstance(written, list):
         return [written]
     return written if any(isinstance(item, dict) for item in written) else [{"verdicts": written}]

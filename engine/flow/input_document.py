@@ -41,7 +41,7 @@ class InputDoc(Config):
         return "default" not in self.model_fields_set if self.required is None else self.required
 
     def as_input(self, name: str) -> Input:
-        """The input that stands in a file under this name."""
+        """The input that is in a file under this name."""
         return Input(
             name=name,
             type=self.type,

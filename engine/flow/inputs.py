@@ -24,7 +24,7 @@ _WORDS: Mapping[str, str] = {
 
 
 MOST_INPUTS = 1024 * 1024
-"""Bytes of JSON that all inputs of a start have together: they stand in the journal, and in every snapshot."""
+"""Bytes of JSON that all inputs of a start have together: they are in the journal, and in every snapshot."""
 _MOST_TOLD = 20
 """Most wrong inputs named in an error."""
 

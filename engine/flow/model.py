@@ -223,7 +223,7 @@ class Flow(Struct, frozen=True, omit_defaults=True, dict=True):
     """A flow. `file` is the name under which the text was read; `lists` has all lists of nodes by id.
 
     `flows` are the called flows by name, those that they call in turn included, and the flow itself when it is called
-    again; each stands there with its own lists only.
+    again; each is there with its own lists only.
 
     `packages` are the installed packages that node types come from, by type, those of the called flows too; `absent` says of
     those types that cannot be used here why. Only a text that a session pinned has any.

@@ -33,7 +33,7 @@ def output_of(
         statuses.add("failed")
     only_if = may_skip and on_error not in ("continue", "ask")
     for gate in gates:
-        # True if the flow may go on after a rejection.
+        # True if the flow may continue after a rejection.
         goes_on = (
             gate.get("on_error", "fail") != "fail"
             or as_mapping(gate.get("with")).get("on_reject") == "continue"

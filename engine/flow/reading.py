@@ -220,7 +220,7 @@ _OF_AGENTS = ("tools", "approvals", "server_tools")
 
 
 def _is_second(path: Path) -> bool:
-    """True if this stands under a key that stands there twice, of which the first one counts."""
+    """True if this is under a key that is there twice, of which the first one counts."""
     return any(str(part).endswith(SECOND) for part in path)
 
 

@@ -68,7 +68,7 @@ def trigger_inputs(pattern: str) -> tuple[str, ...]:
 
 
 def words_of(pattern: str, place: str = "") -> str:
-    """A pattern with this in place of its places."""
+    """A pattern with this instead of its places."""
     return _PLACE.sub(place, pattern)
 
 

@@ -3,7 +3,7 @@
 Each reader returns the one spelling that is stored, and raises `InvalidAnswer` with a sentence for the person who wrote
 it.
 
-A pattern is a regular expression. One that could take for ever on some text is refused with the flow, since matching of
+A pattern is a regular expression. One that could take forever on some text is refused with the flow, since matching of
 typed text has no time limit. The cost is unbounded for a repeat inside a repeat (`(a+)+`), or alternatives inside one
 (`(a|aa)+`), where the same text can be split in many ways. A repeat inside a repeat is sound if each round begins or
 ends with a character that the inner repeat cannot take: `(-[a-z]+)*`.

@@ -225,7 +225,7 @@ def form_parts(form: dict[str, Json]) -> dict[str, Any]:
 
 
 def form_answer(prompt: Question, value: Json, text: str | None, values: Json) -> dict[str, Json]:
-    """The answer to a form: from its `values` (which may stand in `value`), or for one field from a value or a text.
+    """The answer to a form: from its `values` (which may be in `value`), or for one field from a value or a text.
 
     Raises `InvalidAnswer` with a sentence for each field that is wrong.
     """

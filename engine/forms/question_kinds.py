@@ -30,7 +30,7 @@ _STEP = (*_HEAD, "options", "acceptsText", "who", *_TIME, "attempt?")
 
 
 class QuestionKind(Struct, frozen=True, kw_only=True):
-    """A kind of questions. The defaults are those of a question about a step that cannot go on by itself."""
+    """A kind of questions. The defaults are those of a question about a step that cannot continue by itself."""
 
     icon: str
     label: str

@@ -5,7 +5,7 @@ May import: `flow` and below.
 Theory
 ------
 A session is its journal, an append-only list of facts. Its state is a fold: `evolve(state, event)` from the first event
-to the last. Nothing else is kept between two processes, so everything that decides how a session goes on must be an
+to the last. Nothing else is kept between two processes, so everything that decides how a session continues must be an
 event, and every other record (open questions, timers, locks, intents, snapshots) can be rebuilt from the events.
 
 An event carries its rules in its class: the session phases in which it can happen (the table of transitions is built

@@ -23,7 +23,7 @@ def chained(
     records: Iterable[AuditRecord], head: str, *, content: bool = False
 ) -> Iterator[tuple[bytes, str]]:
     """Yield the line of each record, and the head of its session's chain after it. `head` is the one before the first
-    record, in hex, or empty. The content is no part of the chain; its digest is."""
+    record, in hex, or empty. The content is not part of the chain; its digest is."""
     for record in records:
         fields = record.to_json()
         shown = fields.pop("content", None)

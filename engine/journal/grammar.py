@@ -61,7 +61,7 @@ def run_at(state: State, path: str, *statuses: str) -> NodeRun:
 
 
 def container_at(state: State, path: str) -> ContainerRun:
-    """The container at a path that is under way."""
+    """The container at a path that is in progress."""
     container = state.containers.get(path)
     if container is None:
         raise MalformedJournal(f"{path} is not a running container")
@@ -104,7 +104,7 @@ def _waiting(frame: Frame, graph: Graph) -> bool:
 
 
 def nothing_open(state: State) -> None:
-    """Check that nothing of the flow is under way."""
+    """Check that nothing of the flow is in progress."""
     root = frame_at(state, ROOT)
     if state.active or state.open_prompts:
         paths = [*state.active, *(state.prompts[key].path for key in state.open_prompts)]
@@ -138,7 +138,7 @@ def timeout_id(state: State, path: str) -> str:
 
 
 def pass_scope(path: str, run: NodeRun, container: ContainerRun, order: int) -> str:
-    """The address of a pass of a container. Whatever is tried again as a whole runs anew: its nodes have paths, and so
+    """The address of a pass of a container. Whatever is tried again as a whole runs again: its nodes have paths, and so
     keys, of their own in each attempt."""
     base = path if run.attempt == 1 else f"{path}#{run.attempt}"
     if container.kind == "flow":

@@ -84,7 +84,7 @@ class Entry(Struct, rename="camel"):
             self.tries[-1] = (self.tries[-1][0], at)
 
     def walk(self) -> Iterator[Entry]:
-        """This entry and everything in it, as it stands in the tree."""
+        """This entry and everything in it, as it is in the tree."""
         yield self
         for child in self.children:
             yield from child.walk()
@@ -205,7 +205,7 @@ class _Builder:
                 entry.until = None
                 entry.status = "started" if entry.status == "waiting" else entry.status
             case ev.AgentToolRequested():
-                # A tool call may wait for people before it begins; it stands under the model's name for it.
+                # A tool call may wait for people before it begins; it is under the model's name for it.
                 path = event.path or ""
                 entry = Entry("node", path, event.name, "tool", started_at=event.timestamp)
                 entry.begin_try(event.timestamp)

@@ -1,4 +1,4 @@
-"""Passes through lists of nodes: how they go on, and how they end. Pure."""
+"""Passes through lists of nodes: how they continue, and how they end. Pure."""
 
 from typing import Any
 
@@ -131,7 +131,7 @@ def pass_failed(state: State, scope: str, path: str, error: dict[str, Json]) -> 
     if owner is None:
         return state
     container = state.containers[owner]
-    # With `collect` a failed branch is one result among others: its pass ends, its siblings go on.
+    # With `collect` a failed branch is one result among others: its pass ends, its siblings continue.
     if container.kind == "parallel" and container.total == COLLECT:
         return state
     container = replace(container, error=container.error or {"path": path, **error})
@@ -139,5 +139,5 @@ def pass_failed(state: State, scope: str, path: str, error: dict[str, Json]) -> 
 
 
 def at_limit(state: State, path: str, to: str | None, times: int) -> State:
-    """The state with a limit that the session goes on at."""
+    """The state with a limit that the session continues at."""
     return replace(state, limits=(*state.limits, {"path": path, "to": to, "times": times}))

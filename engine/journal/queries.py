@@ -41,7 +41,7 @@ ELICIT = "elicit"
 """The kind of a question that an MCP server asks in the middle of a call."""
 
 OUTCOME = "outcome"
-"""The kind of a question about a model call without an answer to go on with."""
+"""The kind of a question about a model call without an answer to continue with."""
 
 OUTAGE = "outage"
 """Scope of a question that blocks nothing: the call is retried meanwhile."""
@@ -93,7 +93,7 @@ def is_launched(run: NodeRun) -> bool:
 
 def interrupted(state: State) -> list[str]:
     """Return the paths of nodes with unknown outcome or due to run again, in their order."""
-    # Most often whatever is under way is being executed, or a container.
+    # Most often whatever is in progress is being executed, or a container.
     if len(state.active) == len(state.launched) + len(state.containers):
         return []
     nodes = state.nodes
@@ -124,7 +124,7 @@ def open_prompt_at(state: State, path: str) -> Asked | None:
 
 
 def held_up(state: State, path: str) -> bool:
-    """True if the agent at this path goes on only once people have answered."""
+    """True if the agent at this path continues only once people have answered."""
     prompt = open_prompt_at(state, path)
     return prompt is not None and not is_outage(prompt)
 

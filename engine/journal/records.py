@@ -19,7 +19,7 @@ class Record(Struct, frozen=True):
 
 
 class InboxItem(Record, frozen=True):
-    """Input from outside. `key` is unique for ever: a second item with it is a no-op."""
+    """Input from outside. `key` is unique forever: a second item with it is a no-op."""
 
     key: str
     kind: str
@@ -209,7 +209,7 @@ class NewSession(Record, frozen=True):
 
 
 class Pin(Record, frozen=True):
-    """Another text of its flow, with which a session goes on. The digest is the SHA-256 of the body in hex."""
+    """Another text of its flow, with which a session continues. The digest is the SHA-256 of the body in hex."""
 
     flow_digest: str
     flow_body: bytes

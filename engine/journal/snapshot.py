@@ -224,7 +224,7 @@ _ALWAYS = (
     "actor", "thread", "given", "inputs", "nodeRuns", "promptsAsked", "pausedAt", "pauseReason", "error",
     "finallySkipped",
 )  # fmt: skip
-"""The fields that stand in every document as they are."""
+"""The fields that are in every document as they are."""
 
 _SOMETIMES = (
     "flowRevision",

@@ -26,7 +26,7 @@ AGAIN = "again"
 
 
 RETRY = "retry"
-"""Reason of a node that is due because its retry delay is over."""
+"""Reason of a node that is due because its retry delay has ended."""
 
 
 LEFT = "left"
@@ -150,7 +150,7 @@ class Graph(_Record):
 
 
 class Frame(_Record):
-    """One pass through a list of nodes that is under way; it is removed once all its nodes have their outcome.
+    """One pass through a list of nodes that is in progress; it is removed once all its nodes have their outcome.
 
     `owner` is the container's path (None for the flow's own list), `nodes` the path of each node that began. After
     several visits of a node it is the path of the latest one, and the earlier ones are dropped. `position` is the index
@@ -182,11 +182,11 @@ class Spent(_Record):
     unsure: str = "0"
     """Reservations of calls with unknown cost: cut, failed, or lost in a crash."""
     reserved: str = "0"
-    """Reserved for calls that are under way."""
+    """Reserved for calls that are in progress."""
     unsure_tokens: int = 0
     """Maximum tokens of calls with unknown usage."""
     reserved_tokens: int = 0
-    """The most tokens that the calls use that are under way."""
+    """The most tokens that the calls use that are in progress."""
 
     @property
     def most_tokens(self) -> int:
@@ -207,7 +207,7 @@ class Call(_Record):
 
 
 class AgentRun(_Record):
-    """The conversation of an agent that is under way."""
+    """The conversation of an agent that is in progress."""
 
     model: str = ""
     lists: tuple[str, str] = ("", "")
@@ -220,7 +220,7 @@ class AgentRun(_Record):
     messages: Map[int, dict[str, Json]] = Map()
     """The conversation by number, as it was sent and answered."""
     pending: tuple[dict[str, Json], ...] = ()
-    """Blocks that stand in the next call, after the results of tools."""
+    """Blocks that are in the next call, after the results of tools."""
     heard: tuple[str, ...] = ()
     """Inbox keys of the people's messages among them."""
     spoke: Map[str, str] = Map()
@@ -252,7 +252,7 @@ class AgentRun(_Record):
     drop: bool = False
     """True if the API is asked to omit thinking bound to another beginning."""
     stuck: dict[str, Json] | None = None
-    """Why it does not go on before people said how: an error."""
+    """Why it does not continue before people said how: an error."""
     alone: dict[str, int] = {}
     """Number of uses of each automatic remedy, since the last usable answer or the last message of a person."""
     max_tokens: int | None = None
@@ -271,7 +271,7 @@ class AgentRun(_Record):
 
 
 class ContainerRun(_Record):
-    """A container that is under way. `results` has the result of each finished pass, by its number."""
+    """A container that is in progress. `results` has the result of each finished pass, by its number."""
 
     node_id: str
     kind: str
@@ -378,7 +378,7 @@ class State(_Record):
     """Set while a pause waits for running work to leave: `{reason, actor}`."""
     error: dict[str, Json] | None = None
     limits: tuple[dict[str, Json], ...] = ()
-    """Limits of loops and loop edges that the session went on at: `{path, to, times}`; `to` is null for a loop."""
+    """Limits of loops and loop edges that the session continued at: `{path, to, times}`; `to` is null for a loop."""
     lock: LockRun | None = None
     spent: Spent = Spent()
     """Total usage of all agents of the session."""
@@ -415,7 +415,7 @@ class State(_Record):
 
 
 def scope_of(path: str) -> str:
-    """The address of the pass that a node stands in."""
+    """The address of the pass that a node is in."""
     return path.rpartition("/")[0]
 
 

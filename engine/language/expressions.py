@@ -7,7 +7,7 @@ space) gives the value of that expression with its type; in mixed text, values o
 no statements (`{% %}`) and no comments, so `${#list[@]}` or `{%` in a text is just text.
 
 * Attribute access is item access: `nodes.a.values` is the field `values`. Values have no methods.
-* One pass: the value of an expression is data for ever, also when it contains `{{`.
+* One pass: the value of an expression is data forever, also when it contains `{{`.
 * An undefined name is an error, except under `default` and `is defined`.
 * The only function is `range`; filters and tests are those of `engine.language.filters`.
 * Nothing is evaluated while a flow is loaded: constants are not folded.

@@ -77,7 +77,7 @@ def _not_null(value: Any) -> Any:
 
 
 def joined(node: nodes.Node) -> list[tuple[str, list[nodes.Expr]]]:
-    """The parts of an expression that become parts of a longer text, by the field of the node that they stand in."""
+    """The parts of an expression that become parts of a longer text, by the field of the node that they are in."""
     match node:
         case nodes.Concat():
             return [("nodes", node.nodes)]
@@ -327,7 +327,7 @@ def static_path(node: nodes.Node | None) -> Names | None:
 
 
 def _collect(node: nodes.Node, *, optional: bool) -> Iterator[Reference]:
-    """The names that an expression uses, each with as many constant fields as stand behind it."""
+    """The names that an expression uses, each with as many constant fields as are behind it."""
     path = static_path(node)
     if path is not None:
         if path[0] not in _CONSTANTS:

@@ -49,7 +49,7 @@ Run: TypeAlias = Callable[[Mapping[str, Any]], Json]
 class Reference(NamedTuple):
     """A name that an expression uses, with the fields behind it: `nodes.gate.decision`.
 
-    `optional`: it stands under `default` or `is defined` and may be missing.
+    `optional`: it is under `default` or `is defined` and may be missing.
     """
 
     path: Names

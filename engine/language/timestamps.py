@@ -74,7 +74,7 @@ _SIZE = re.compile(r"(\d+) ?([A-Za-z]+)", re.ASCII)
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of `30m`, `1h30m`, `90s`, `2d`, `1w`, `250ms`; the largest unit stands first.
+    """Seconds of `30m`, `1h30m`, `90s`, `2d`, `1w`, `250ms`; the largest unit is first.
 
     Raises `ValueError` for a number without a unit, another unit or order, or more than ten years.
     """

@@ -98,7 +98,7 @@ def after(start: str, seconds: float, hours: Hours | None) -> str:
 def _stretches(hours: Hours, begun: datetime) -> Iterator[tuple[datetime, datetime]]:
     """Yield the beginnings and ends of the hours in UTC, day by day, from the stretch that may contain a moment."""
     zone = _zone(hours.zone)
-    # A stretch from the evening before may still go on.
+    # A stretch from the evening before may still continue.
     first = begun.astimezone(zone).date() - _DAY
     for number in range(MOST_DAYS + 2):
         day = first + number * _DAY

@@ -451,7 +451,7 @@ _OF_CHARACTERS = re.compile(r"cannot start any token|\\t|a tab|quoted scalar")
 
 
 _BARE = re.compile(r"(?<=[:,\[{] )(?! )[^\"',\[\]{}]+\{\{[^{}\"]*\}\}[^,\[\]{}]*")
-"""A text with an expression in it that stands in a mapping or list in one line, without quotes."""
+"""A text with an expression in it that is in a mapping or list in one line, without quotes."""
 
 
 def _syntax_error(located: Located, error: yaml.MarkedYAMLError, flows: list[int]) -> FlowError:

@@ -26,7 +26,7 @@ def files_in(content: Sequence[Json]) -> Iterator[Json]:
 
 
 def with_files(content: Sequence[Json], made: Callable[[Json], Json]) -> list[Json]:
-    """Return the blocks with the result of `made` in place of each file."""
+    """Return the blocks with the result of `made` instead of each file."""
     return [
         made(block)
         if block["type"] == FILE_BLOCK

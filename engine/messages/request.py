@@ -2,7 +2,7 @@
 may be refused. Pure.
 
 A feature is on if its field is in the body. Names of betas change: one that the API refuses is switched off by removing
-its field, and the agent goes on without it.
+its field, and the agent continues without it.
 """
 
 from __future__ import annotations

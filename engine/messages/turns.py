@@ -53,7 +53,7 @@ class TurnRequest:
     container: str | None = None
     """Provider's container of code in earlier calls, which this call may continue to use."""
     summing: Mapping[str, Json] | None = None
-    """The conversation is summed up, in place of an answer: the API's `compaction`; empty where the last message asks for it."""
+    """The conversation is summed up, instead of an answer: the API's `compaction`; empty where the last message asks for it."""
 
     @classmethod
     def opened(

@@ -168,7 +168,7 @@ class ClaudeProvider:
             raise self._hidden(InvalidRequest(f"the request cannot be sent: {error}")) from None
 
     async def _connect(self) -> Any:
-        """The client. Importing the SDK takes long: it is done in a thread, so that everything else goes on."""
+        """The client. Importing the SDK takes long: it is done in a thread, so that everything else continues."""
         # Say what is wrong with the key or the address before a library says it in words of its own.
         variables = " or ".join(KEY_VARIABLES)
         if not self._key:
@@ -207,7 +207,7 @@ class ClaudeProvider:
         return self._client
 
     async def _events(self, response: Any, assembly: Assembly) -> AsyncGenerator[Json, None]:
-        """The events of a response as JSON. Raises for what is no event stream, and for errors that it tells."""
+        """The events of a response as JSON. Raises for what is not an event stream, and for errors that it tells."""
         kind = response.headers.get("content-type", "")
         if not kind.startswith("text/event-stream"):
             raise assembly.bad(f"it is {kind or 'of no type'} and no event stream")

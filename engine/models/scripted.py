@@ -4,8 +4,8 @@ tests.
 A script is a list of turns, used up one after the other. It is strict: a turn that expected something else, a tool
 that the request does not offer, and a turn after the last one are errors that say what came instead.
 
-In place of Claude, which turn of a script is said follows from the place of the turn in its session and from
-nothing else, so a process that goes on after another one was killed says what that one would have said. The
+Instead of Claude, which turn of a script is said follows from the place of the turn in its session and from
+nothing else, so a process that continues after another one was killed says what that one would have said. The
 n-th model call of an agent gets the n-th answer of its script; an error, and a stream that is cut, stand
 before the answer that is given after trying again.
 """
@@ -74,7 +74,7 @@ class ToolCall(_Strict):
 
 
 class Failure(_Strict):
-    """An error in place of an answer, by its code: `rate_limited`, `overloaded`, `unavailable`, ..."""
+    """An error instead of an answer, by its code: `rate_limited`, `overloaded`, `unavailable`, ..."""
 
     kind: Literal[
         "rate_limited",
@@ -187,7 +187,7 @@ def load_script(path: Path) -> Script:
 
 @dataclass
 class ScriptedProvider:
-    """Answers from a script. `position` is the next turn (from 0): a new process goes on where another one was.
+    """Answers from a script. `position` is the next turn (from 0): a new process continues where another one was.
 
     With `label` answers name that as their model, and cost nothing unless the script says what they used.
     """
@@ -348,7 +348,7 @@ def _usage(turn: Turn, request: TurnRequest) -> dict[str, int]:
     return {"input_tokens": sent // 4 + 1, "output_tokens": len(said) // 4 + 1}
 
 
-# --- scripts in place of Claude ----------------------------------------------------------------------------
+# --- scripts instead of Claude ----------------------------------------------------------------------------
 
 
 SCRIPTED = "scripted"

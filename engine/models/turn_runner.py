@@ -8,9 +8,9 @@ Nothing is redacted here: secrets are references in everything that is journaled
 them before it was journaled, so a conversation that is built from the journal has none.
 
 The first call of a conversation builds its request; its answer carries the request's body back (`opened`), and every later
-call sends that as it is: no word of ours, of a docstring or of a server reaches a conversation that is under way. Pictures,
+call sends that as it is: no word of ours, of a docstring or of a server reaches a conversation that is in progress. Pictures,
 PDFs and text are read by the first call that sends them, kept by their digest (`engine.nodes.runtime.kept_files`), and sent
-from there for ever. What a file is, its first bytes say; its name and its described type prove nothing.
+from there forever. What a file is, its first bytes say; its name and its described type prove nothing.
 """
 
 from __future__ import annotations
@@ -354,7 +354,7 @@ class TurnRunner:
 
 
 def _summing(request: TurnRequest, asked: Mapping[str, Json], *, signed: bool) -> TurnRequest:
-    """The request for a summary in place of an answer: by the API, which signs it, else in words at the end of what was said
+    """The request for a summary instead of an answer: by the API, which signs it, else in words at the end of what was said
     last."""
     if signed and asked["signed"]:
         own = asked.get("instructions")
@@ -397,7 +397,7 @@ def _place_key(place: Mapping[str, Json]) -> str:
 def _with_all_files(
     messages: Sequence[Message], ctx: NodeContext, told: Mapping[str, str]
 ) -> tuple[tuple[Message, ...], list[Json]]:
-    """The messages with all files in place of what names them, and what is to be known of those that are sent for the first
+    """The messages with all files instead of what names them, and what is to be known of those that are sent for the first
     time. Raises `FileRefused`."""
     read = list[Json]()
 

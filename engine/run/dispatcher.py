@@ -7,7 +7,7 @@ that cannot finish its row yet leaves it in the inbox: its lane waits, and it is
 processes serve one store, each takes lanes, and looks only in these (`engine.run.shared_lanes`).
 
 A failure is an exception that no handler foresaw (`engine.run.failures`). A row that fails repeatedly in the same way
-is kept with the outcome `dead`, and the rows behind it go on. Two conditions are not failures, and are waited out for
+is kept with the outcome `dead`, and the rows behind it continue. Two conditions are not failures, and are waited out for
 any time: another owner of the session, and a store that takes no writes at all.
 """
 
@@ -157,7 +157,7 @@ class Dispatcher:
         self.notify()
 
     def is_over(self, error: BaseException) -> bool:
-        """True if `run()` cannot go on after this error."""
+        """True if `run()` cannot continue after this error."""
         return error is self.failure or is_lost(error)
 
     def stop(self) -> None:

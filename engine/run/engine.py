@@ -77,7 +77,7 @@ LEAVE_SECONDS = 15.0
 """Seconds that a node may take to leave: a program has 10 s between SIGTERM and SIGKILL."""
 
 DRAIN_SECONDS = 10.0
-"""Seconds that running nodes may go on after a shutdown was requested."""
+"""Seconds that running nodes may continue after a shutdown was requested."""
 
 
 class Engine:
@@ -343,7 +343,7 @@ class Engine:
     async def resume_from_snapshot(
         self, data: bytes, message: str | Answer | None = None, *, actor: Actor | None = None
     ) -> State:
-        """Continue from an exported file: in this store if the session stands here as the file has it, else the
+        """Continue from an exported file: in this store if the session is here as the file has it, else the
         session is brought here first, with its whole journal. With a message it is resumed, as `resume` says.
 
         Raises `SnapshotRefused` when the file does not verify, the journal here is not the file's, a session that
@@ -400,7 +400,7 @@ class Engine:
         """Start a new session from event `at` of another one, and return its id once it is durable. `copied` is called
         before that with the number of copied events.
 
-        Completed work does not run again (`engine.decide.past` describes the rest). With `text` it goes on under that
+        Completed work does not run again (`engine.decide.past` describes the rest). With `text` it continues under that
         text of its flow, within the limits of `migrate`. `answers` are for questions that were open, by path, node id
         or prompt id: an option's value, a text, or the fields of a form by name. The original session is not changed.
         Raises `UnknownSession`, `SessionError`, `SessionEnded` if nothing is left to run or its lock is held and its
@@ -518,7 +518,7 @@ class Engine:
         """Move a paused session to another text of its flow, durably; returns the effects.
 
         Raises `UnknownSession`, `SessionEnded`, `SessionRunning` if it is not paused, `NotAllowed`, and
-        `MigrationRefused` if it cannot go on with this text; nothing is changed then.
+        `MigrationRefused` if it cannot continue with this text; nothing is changed then.
         """
         from engine.decide.past import Past
 

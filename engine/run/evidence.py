@@ -1,4 +1,4 @@
-"""Attests what stands in the journals: adds leaves to the audit log of a store, and signs a checkpoint over them.
+"""Attests what is in the journals: adds leaves to the audit log of a store, and signs a checkpoint over them.
 
 A checkpoint is a signed note (C2SP tlog-checkpoint): the origin, the size of the tree, its root, and an Ed25519 signature. A line
 may be added before the signature: `key …` where the note hands over to another key, `export …` where it seals an export.
@@ -98,7 +98,7 @@ def rotate(store: Store, now: str, signing: Store | None = None) -> str:
 
 
 def attest(store: Store, now: str, *, ended_since: str | None = None) -> str | None:
-    """Attest all sessions that went on, or those that ended since; the last new checkpoint, or None where there is nothing new.
+    """Attest all sessions that continued, or those that ended since; the last new checkpoint, or None where there is nothing new.
     Sessions that cannot be read are left for later. Raises `StorageError`."""
     waiting, note = store.evidence.ahead(ended_since), None
     for first in range(0, len(waiting), AT_ONCE):

@@ -143,7 +143,7 @@ def flow_in(file: dict[str, Json]) -> Flow:
 
 
 def refuse_other_history(session_id: str, here: Sequence[Event], there: Sequence[Event]) -> None:
-    """Raise `SnapshotRefused` unless the session stands here exactly as the file has it."""
+    """Raise `SnapshotRefused` unless the session is here exactly as the file has it."""
     if len(here) != len(there):
         raise SnapshotRefused(
             f"Session {session_id} is at event {len(here)} here and the snapshot is at {len(there)}; "

@@ -37,7 +37,7 @@ def load_flows(
     """Return all flows of a directory by name, and the errors of the broken files by file. They may call each other.
 
     Of two flows with one name, the file that sorts first is served and the other is an error. `unsaved` are texts by paths in
-    the directory that count in place of what is saved there, or beside it.
+    the directory that count instead of what is saved there, or beside it.
     """
     flows: dict[str, Flow] = {}
     errors: dict[str, FlowError] = {}

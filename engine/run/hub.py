@@ -72,7 +72,7 @@ class Hub:
 
     @property
     def context(self) -> SessionContext:
-        """The execution under way. Raises `SessionError` before the session was heard of or read."""
+        """The execution in progress. Raises `SessionError` before the session was heard of or read."""
         if self._context is None:
             if not self._state.seq:
                 raise SessionError(f"Session {self.session_id} was not read yet; await hub.refresh() first.")
@@ -80,7 +80,7 @@ class Hub:
         return self._context
 
     def get_abort_signal(self) -> asyncio.Event:
-        """Set when the execution under way is to stop."""
+        """Set when the execution in progress is to stop."""
         return self.context.abort_controller
 
     # --- events ----------------------------------------------------------------------------------------------

@@ -142,7 +142,7 @@ class Retry(Struct, frozen=True):
 
 
 class Migration(Struct, frozen=True):
-    """A request to go on with another text."""
+    """A request to continue with another text."""
 
     flow: Flow
     actor: Actor

@@ -280,7 +280,7 @@ class Runtime:
         return Session(self.engine, state, self._dispatcher.notify, self._news_of, self._dispatcher.at_once)
 
     def wake(self) -> None:
-        """Look at the store and the clock at once, in place of at the next poll."""
+        """Look at the store and the clock at once, instead of at the next poll."""
         self._dispatcher.notify()
         self._worker.notify()
 

@@ -243,7 +243,7 @@ class Session:
         return await self.act("steer", actor=actor, text=text)
 
     async def resume(self, text: str, *, actor: Actor) -> Receipt:
-        """Go on with a session that a person paused."""
+        """Continue with a session that a person paused."""
         return await self.act("resume", actor=actor, text=text)
 
     async def pause(self, *, actor: Actor, reason: str | None = None) -> Receipt:

@@ -89,7 +89,7 @@ class Sessions:
         self.files: SharedFiles | None = None
         """The folders of sessions, where several machines share them."""
         self._newer: set[str] = set()
-        """Sessions that a newer release has to go on with."""
+        """Sessions that a newer release has to continue with."""
         self.owner = ""
         """The lease under which sessions are claimed; the store names it once it is open."""
         self.active: dict[str, ActiveSession] = {}
@@ -340,7 +340,7 @@ class Sessions:
         ]
 
     async def queue(self, session_id: str, name: str) -> list[LockRow]:
-        """The queue for a lock, in which this session stands: without those that are over, and with those that hold it by their
+        """The queue for a lock, in which this session stands: without those that have ended, and with those that hold it by their
         journals although somebody deleted their places."""
         queue = await self.writer.call(self.store.locks.rows, name)
         for row in [row for row in queue if row.session_id != session_id][:1]:

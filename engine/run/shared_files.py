@@ -6,7 +6,7 @@ unreferenced blob, and never a reference without its blob. Before it runs a node
 worked for, a process makes the folder as the row describes it. Files that an interrupted node left are gone.
 
 A file that came with an answer is put with that answer. Such files have names of their own, and survive when a folder
-is made anew: the answer may be on its way.
+is made again: the answer may be on its way.
 """
 
 from __future__ import annotations

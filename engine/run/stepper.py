@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("sayso.engine")
 
 SHORT_TAIL = 32 * 1024
-"""Bytes of events that are folded again when a session is loaded that was killed while it ran, in place of a snapshot."""
+"""Bytes of events that are folded again when a session is loaded that was killed while it ran, instead of a snapshot."""
 
 
 class Stepper:

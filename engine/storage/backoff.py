@@ -48,7 +48,7 @@ def passes(error: BaseException) -> bool:
 
 
 def is_away(error: BaseException | None) -> bool:
-    """True if an error means that a server is away, which the store tells once when it begins and once when it is over."""
+    """True if an error means that a server is away, which the store tells once when it begins and once when it has ended."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(is_away, error.exceptions))
     return error is not None and (

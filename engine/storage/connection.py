@@ -50,7 +50,7 @@ class SqliteConnection(Database):
 
     def __init__(self, path: Path, vfs: str | None = None, patience: float | None = None) -> None:
         """Open an existing file. `vfs` names another SQLite VFS, for fault injection. `patience` is how many seconds another
-        program is waited for, in place of `BUSY_MILLISECONDS`. Raises `StorageError`."""
+        program is waited for, instead of `BUSY_MILLISECONDS`. Raises `StorageError`."""
         self._patience = patience
         self._path = path
         self._broken: str | None = None
@@ -114,7 +114,7 @@ class SqliteConnection(Database):
         return True
 
     def compact(self) -> None:
-        """Write the file anew without free pages, and let it give pages back from now on. It needs as much disk again, and
+        """Write the file again without free pages, and let it give pages back from now on. It needs as much disk again, and
         nobody else may use the file meanwhile."""
         with self._lock, self.translated():
             self._usable()

@@ -1,7 +1,7 @@
 """A copy of everything that a store holds, in another one: from SQLite to Postgres or back, or to other keys.
 
 Each row is verified with the keys of the store that it comes from, signed and encrypted with those of the other one, and read
-back. What does not verify comes as it is: signing it anew would make it believed. Chains are linked anew, so a session with a
+back. What does not verify comes as it is: signing it again would make it believed. Chains are linked again, so a session with a
 damaged row is as damaged there as here. What was erased stays so: its ciphertext comes, under a data key that is gone.
 
 The copy is one transaction: it is there as a whole, or nothing is.

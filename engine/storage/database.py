@@ -19,7 +19,7 @@ SqlValue: TypeAlias = str | bytes | int | None
 Refusal: TypeAlias = Callable[[], Exception]
 """Makes the error that is raised."""
 UNREADABLE: tuple[Any, ...] = ()
-"""In place of a row whose text is none: damage."""
+"""Instead of a row whose text is none: damage."""
 
 
 class WriteWatch:
@@ -169,5 +169,5 @@ class Database(Protocol):
         return False
 
     def compact(self) -> None:
-        """Write everything anew without free space. Only while nobody else uses the database."""
+        """Write everything again without free space. Only while nobody else uses the database."""
         raise NotCompacted()

@@ -92,7 +92,7 @@ def plain(store: Store) -> int:
 
 
 def refuse_to_erase(store: Store, head: Head) -> None:
-    """Raise `SessionError` for a session that cannot be erased: it goes on, a bot is about to send what it says, or its rows
+    """Raise `SessionError` for a session that cannot be erased: it continues, a bot is about to send what it says, or its rows
     are plain."""
     if head.ended_at is None and not head.quarantined:
         raise SessionError(

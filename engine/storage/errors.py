@@ -62,7 +62,7 @@ class InUse(StoreFailure):
 
 
 class NoDatabase(StoreFailure):
-    """{path} is no database of sayso ({error})."""
+    """{path} is not a database of sayso ({error})."""
 
 
 class UpgradeInUse(StoreFailure):
@@ -119,7 +119,7 @@ class WriterClosed(StoreFailure):
 
 
 class NoDatabaseUrl(StoreFailure):
-    """{url!r} is no database URL; use sqlite:///path/to/sayso.db (four slashes for an absolute path), or
+    """{url!r} is not a database URL; use sqlite:///path/to/sayso.db (four slashes for an absolute path), or
     postgresql://user@host/name."""
 
 
@@ -136,7 +136,7 @@ class PostgresTooOld(StoreFailure):
 
 
 class StatementPooling(StoreFailure):
-    """{place} stands behind a pooler that gives each statement to another session; set its pool mode to `transaction`."""
+    """{place} is behind a pooler that gives each statement to another session; set its pool mode to `transaction`."""
 
 
 class SchemaLeftOut(StoreFailure):
@@ -219,4 +219,4 @@ class FilesUnusable(StoreFailure):
 
 
 class NotAlone(StoreFailure):
-    """The database is in use by {who}. Stop that first: what is stored is written anew."""
+    """The database is in use by {who}. Stop that first: what is stored is written again."""

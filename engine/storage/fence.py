@@ -6,7 +6,7 @@ I/O: is the last confirmed sign of life younger than the lease, and has no gap l
 The second question is for a process whose sign of life runs first when it wakes. Gaps are counted, as *generations*: work
 remembers the one under which it began.
 
-Time is taken before a sign is given, from a clock that goes on while the machine sleeps. Where only the kernel can end a
+Time is taken before a sign is given, from a clock that continues while the machine sleeps. Where only the kernel can end a
 lease (a locked file), nobody takes the work of a process that lives, however long it slept: its generation never changes.
 """
 
@@ -72,7 +72,7 @@ class WorkPermit:
     """The right of one piece of work to have effects; see `engine.nodes.runtime.effects`.
 
     `still` asks the store whether the work is this process's: a gap may have been the store's, and nobody was there to take
-    it over. Where it is left out, work that was begun before a gap is left to whoever begins it anew.
+    it over. Where it is left out, work that was begun before a gap is left to whoever begins it again.
     """
 
     def __init__(

@@ -51,7 +51,7 @@ class FlowTable(Tables):
 
     @writes
     def keep_form(self, form: FlowForm) -> None:
-        """Keep what this release made of a pinned flow, in place of what another one has."""
+        """Keep what this release made of a pinned flow, instead of what another one has."""
         self._update(FORMS, form)
 
     def pin(self, digest: str, body: bytes) -> None:

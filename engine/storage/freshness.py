@@ -237,7 +237,7 @@ class Anchor:
         return os.fstat(self._file).st_mtime
 
     def make(self, point: Point) -> None:
-        """The file with this point alone, durable: in place of whatever is there. Raises `StorageError`."""
+        """The file with this point alone, durable: instead of whatever is there. Raises `StorageError`."""
         try:
             if not check_private(self.path):
                 # It appears whole or not at all: what a full disk or a crash left half written would count as damage.

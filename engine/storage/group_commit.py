@@ -111,7 +111,7 @@ class Writer:
         self._trouble = _Trouble(store)
         self._ended: StorageError | None = WriterNotStarted()
         self._waiting = 0
-        """Jobs that are queued or under way."""
+        """Jobs that are queued or in progress."""
         self._short = False
         """True if the last commit that had a transaction of its own took little time."""
         self._had_its_turn = False

@@ -46,7 +46,7 @@ CREATE INDEX lanes_due ON lanes (wake_at) WHERE owner IS NULL AND wake_at IS NOT
 CREATE INDEX lanes_owned ON lanes (owner) WHERE owner IS NOT NULL
 """
 """In SQLite's words as all statements, but for `MOMENT`, a time, and `moment(ms)`, the database's clock so many milliseconds on.
-Only words of Postgres stand between `/*+` and `*/`."""
+Only words of Postgres are between `/*+` and `*/`."""
 
 _SOONER = """ON CONFLICT (key) DO UPDATE SET
  wake_at = CASE WHEN lanes.wake_at < excluded.wake_at THEN lanes.wake_at ELSE excluded.wake_at END"""
@@ -220,7 +220,7 @@ class LaneTable(Tables):
     def wake_forgotten(self, now: str, within: float) -> None:
         """Wake the lanes in which something waits although nobody will look within so many seconds: rows that were copied here,
         what a command left that was killed, and a lane whose owner was cut off as it took it, and never learned that it has it.
-        Then drop the rows of lanes and of processes that are over."""
+        Then drop the rows of lanes and of processes that have ended."""
         if self._db.run(_FORGOTTEN, (now, round(within * 1000))):
             self._db.notify()
         self._db.run(_DROP_IDLE)

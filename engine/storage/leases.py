@@ -45,7 +45,7 @@ L = TypeVar("L", bound="Serving")
 
 
 def new_owner_id(label: str) -> str:
-    """An id that is used once. Raises `StorageError` for a label that is no small word."""
+    """An id that is used once. Raises `StorageError` for a label that is not a small word."""
     if not _LABEL.fullmatch(label):
         raise StorageError(f"{label!r} cannot name an owner; use a word such as `bot` or `cli`.")
     return f"{label}-{os.getpid()}-{os.urandom(8).hex()}"

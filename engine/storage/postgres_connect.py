@@ -46,7 +46,7 @@ class Reached(NamedTuple):
     schema: str
     """The schema in which it works: the first of its `search_path` that is there for its role."""
     pooled: bool
-    """True if a pooler stands in between: it answers with a process id of its own."""
+    """True if a pooler is in between: it answers with a process id of its own."""
 
 
 def connect(url: str) -> Reached:

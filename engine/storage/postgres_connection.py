@@ -5,7 +5,7 @@ was committed before it. One that lost against another (a deadlock), or its conn
 goes out in a pipeline, without waiting for the answer of what went before it. Reads are REPEATABLE READ.
 
 Nothing is set in a session, for behind a pooler each transaction may be carried out by another one. A connection that is lost
-is made anew at the next use. Where it was lost while COMMIT was under way, the server is asked what became of the transaction:
+is made again at the next use. Where it was lost while COMMIT was in progress, the server is asked what became of the transaction:
 nothing is said to have failed that was stored, nor the other way round. So each transaction writes its number beside the name
 of its connection.
 """
@@ -65,7 +65,7 @@ _TELL, _COUNTED_AND_TELL = f"SELECT {_TOLD}", f"{_COUNTED}, {_TOLD}"
 _CHANGES = "SELECT last_value FROM changes"
 _NUMBERED = """INSERT INTO transactions AS last (writer, n, at) SELECT $1::text, $2::bigint, now()
  ON CONFLICT (writer) DO UPDATE SET n = greatest(last.n, excluded.n), at = excluded.at RETURNING n"""
-"""With 0 it only asks, and waits for a transaction of this writer that is still under way. The server's own ids would not do:
+"""With 0 it only asks, and waits for a transaction of this writer that is still in progress. The server's own ids would not do:
 after a crash or on a standby that took over it gives one that was lost to another transaction."""
 _SET_NUMBERED = _NUMBERED.replace(" ON CONFLICT", f" FROM ({_SET}) AS settings ON CONFLICT")
 _FORGET = "DELETE FROM transactions WHERE writer = $1"
@@ -80,7 +80,7 @@ class Overlapped(StorageBusy):
 
 
 class Outage:
-    """Since when a server is away: told once when that begins, and once when it is over, whoever noticed it."""
+    """Since when a server is away: told once when that begins, and once when it has ended, whoever noticed it."""
 
     def __init__(self, place: str) -> None:
         self._place = place

@@ -30,7 +30,7 @@ _TYPES = (
 
 @cache
 def statement(sql: str) -> tuple[str, tuple[int, ...]]:
-    """The statement for Postgres, and which of the values that are given stand in its places: each one once, since
+    """The statement for Postgres, and which of the values that are given are in its places: each one once, since
     Postgres wants to know the type of every value that it is given."""
     picked: list[int] = []
     given = 0

@@ -2,7 +2,7 @@
 
 A thread gives a sign every `BEAT_SECONDS`, on a connection of its own, so that a process whose event loop is busy lives. One
 whose loop does not move at all for `HUNG_SECONDS` gives none. A process without one for `LIMIT_SECONDS` counts as dead,
-and others take its lanes and its sessions. Should it wake, it goes on with what nobody has taken: whatever it stores carries
+and others take its lanes and its sessions. Should it wake, it continues with what nobody has taken: whatever it stores carries
 an epoch, and whatever it does outside asks the fence. An outage of the server ends nothing.
 """
 
@@ -137,7 +137,7 @@ class Workers:
         self._call_soon = call_soon
 
     def _hung(self) -> bool:
-        """True if the event loop has stood still for so long that others should have its work."""
+        """True if the event loop has froze for so long that others should have its work."""
         now = time.monotonic()
         if self._moved.is_set():
             if self._standing:

@@ -171,7 +171,7 @@ class InboxTable(Tables):
 
     @writes
     def decide_letter(self, key: str, *, again: bool) -> bool:
-        """Open a dead letter anew, under a new id since readers are past the old one, or drop it. False where there is
+        """Open a dead letter again, under a new id since readers are past the old one, or drop it. False where there is
         no dead letter with this key."""
         row_id = self._inbox_id() if again else 0
         row = self._held(INBOX, _INBOX_BY_KEY, key)
@@ -222,7 +222,7 @@ class PromptTable(Tables):
     """Questions, as whoever shows or lists them needs them."""
 
     def put(self, row: PromptRow) -> None:
-        """Store a prompt in place of the one with its id, inside a transaction."""
+        """Store a prompt instead of the one with its id, inside a transaction."""
         another = partial(PromptOfAnother, prompt_id=row.prompt_id, session_id=row.session_id)
         self._db.post(_PUT_PROMPT, PROMPTS.sealed(self._sealer, row), 1, another)
 
@@ -258,7 +258,7 @@ class TimerTable(Tables):
     """Timers of sessions."""
 
     def put(self, timer: Timer) -> None:
-        """Set a timer in place of the one with its id, inside a transaction."""
+        """Set a timer instead of the one with its id, inside a transaction."""
         self._put(TIMERS, _PUT_TIMER, timer)
 
     def drop(self, timer: DropTimer) -> None:

@@ -6,7 +6,7 @@ changed it is copied beside itself (`<name>.v<version>.bak`), and it is not chan
 older release still serves it.
 
 Sizes and keys: `n` and `id` give the order in which rows came to be. A journal row has the events of one commit, packed
-(`engine.storage.packing`); its `seq` is that of the first one. Journal rows stand in the order of their commits and are found by
+(`engine.storage.packing`); its `seq` is that of the first one. Journal rows are in the order of their commits and are found by
 a number made of the session's id. Beside a pinned text, which its digest holds, stands what a release made of it
 (`engine.flow.form`), under a MAC of its own. Ids of inbox and outbox rows are never used again (AUTOINCREMENT),
 since readers hold them.
@@ -283,7 +283,7 @@ def migrate(
 
 
 def copy_to(connection: apsw.Connection, target: Path) -> None:
-    """A whole, durable copy of a database, in place of any file of that name."""
+    """A whole, durable copy of a database, instead of any file of that name."""
     if check_private(target):
         target.unlink()
     make_private(target)

@@ -145,7 +145,7 @@ def advanced(sealer: Sealer, head: StoredHead, commit: Commit, chain: bytes) -> 
 def row_events(
     sealer: Sealer, head: StoredHead, record: JournalRecord, *, seq: int, chain: bytes
 ) -> list[bytes]:
-    """The events of the row that follows on `seq`, where the chain stood at `chain`; verified before it is unpacked. Raises
+    """The events of the row that follows on `seq`, where the chain was at `chain`; verified before it is unpacked. Raises
     `Corrupt`."""
     if record.seq != seq + 1:
         raise Corrupt(
@@ -158,7 +158,7 @@ def row_events(
 def verified_events(
     sealer: Sealer, head: StoredHead, records: list[JournalRecord], *, seq: int, chain: bytes
 ) -> tuple[bytes, ...]:
-    """The events after `seq`, where the chain stood at `chain`, up to the head: of these rows, each verified before it
+    """The events after `seq`, where the chain was at `chain`, up to the head: of these rows, each verified before it
     is unpacked. Raises `Corrupt`, and `SchemaTooNew` where all of them verify and some are a newer release's."""
     found: list[bytes] = []
     before = seq
@@ -282,7 +282,7 @@ class Sealer:
         self._rows = hashlib.blake2b(key=self.mac(b"rows"), digest_size=_SEAL_BYTES)
 
     def mac(self, domain: bytes, *fields: object) -> bytes:
-        """The MAC of what is no row: keys that are made of this one, what leaves the store."""
+        """The MAC of what is not a row: keys that are made of this one, what leaves the store."""
         return hmac.digest(self._key, message(domain, fields), "sha256")
 
     def seal(self, domain: bytes, *fields: object) -> bytes:

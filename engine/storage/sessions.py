@@ -105,7 +105,7 @@ _LIST = {
  AND +status IN (SELECT value FROM json_each(?1)) AND n < ?4 ORDER BY n DESC LIMIT ?3""",
 }
 _NUMBER = "SELECT n FROM sessions WHERE session_id = ?"
-# What is over is found by when it ended, the rest among what is open: nobody reads all sessions to see what is new.
+# What has ended is found by when it ended, the rest among what is open: nobody reads all sessions to see what is new.
 _STIRRED = """SELECT n FROM sessions WHERE ended_at >= ?1
  UNION ALL SELECT n FROM sessions WHERE status IN ('idle', 'running', 'paused') AND updated_at >= ?1"""
 _JOURNAL = "SELECT seq, version, body, mac FROM journal WHERE session = ? ORDER BY seq"
@@ -264,7 +264,7 @@ class SessionTable(Tables):
         return list(islice((h.session_id for h in heads if h.owner is None or not alive(h.owner)), limit))
 
     def _by_n(self, rows: Iterable[tuple[int]]) -> Iterator[StoredHead]:
-        """The heads with these numbers as they stand, without those of which not even the text can be read."""
+        """The heads with these numbers as they are, without those of which not even the text can be read."""
         for n, row in self._db.found(_HEAD_BY_N, (n for (n,) in rows)):
             if row == UNREADABLE:
                 self._warn(f"the session in row {n!r} cannot be read and is left out of lists")
@@ -279,7 +279,7 @@ class SessionTable(Tables):
         return self._loaded(record, self._reason(session_id))
 
     def claimable(self, session_id: str, owner: str, known: tuple[int, int] | None = None) -> Loaded | None:
-        """A session that this owner may claim, as `load` gives it; None where it stands at a `known` epoch and seq. Inside a
+        """A session that this owner may claim, as `load` gives it; None where it is at a `known` epoch and seq. Inside a
         transaction. Raises `UnknownSession`, `Owned`, `SessionQuarantined`, `Corrupt`."""
         record = self._found_free(session_id, owner)
         self._keep(self.free, record)
@@ -462,7 +462,7 @@ class SessionTable(Tables):
     def delete(self, session_ids: Sequence[str]) -> list[str]:
         """Delete sessions with all their rows, for a few milliseconds; those that are still to be deleted. What was spent
         stays, and consumed inbox rows, whose keys are needed longer. A session that has not ended raises `SessionError`
-        unless it is quarantined; one that does not exist is no error."""
+        unless it is quarantined; one that does not exist is not an error."""
         left = list(session_ids)
         until = time.monotonic() + _SLICE_SECONDS
         while left and time.monotonic() < until:

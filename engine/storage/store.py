@@ -439,9 +439,9 @@ class Store(Tables):
 
     @writes
     def sweep(self, at: Sweep) -> Sweep | None:
-        """Delete what no session needs any more, for a few milliseconds; where to go on, or None when that was all:
+        """Delete what no session needs any more, for a few milliseconds; where to continue, or None when that was all:
         consumed inbox rows from before one time whose session, if any, is gone, intents whose session is gone or that have
-        none, what was spent, and notes that are over, from before the other time, texts of flows that nobody pins. Then free pages are given back. Rows are looked at in the order in which they came, so the first one that is too young ends
+        none, what was spent, and notes that have ended, from before the other time, texts of flows that nobody pins. Then free pages are given back. Rows are looked at in the order in which they came, so the first one that is too young ends
         its table."""
         if at.stage == len(_SWEPT):
             return at if self._db.give_back() else None
@@ -504,13 +504,13 @@ class Store(Tables):
 
     def listen(self, wake: Callable[[], None], url: str | None = None) -> None:
         """Call this, on any thread, when others have committed, came or went. Any call may be lost. `url`: where to hear of
-        it, in place of the store's own address."""
+        it, instead of the store's own address."""
 
     def watch(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
         """Count as alive only while the event loop moves that this calls something on."""
 
     def pooled(self) -> bool:
-        """True if nothing is heard at its own address, since a connection pooler stands in between."""
+        """True if nothing is heard at its own address, since a connection pooler is in between."""
         return False
 
     def hears(self, url: str) -> bool:
@@ -564,7 +564,7 @@ class Store(Tables):
         return self._db.watch.look_again()
 
     def stale(self) -> str | None:
-        """The same, looked up anew: the files may have been changed since the store was opened."""
+        """The same, looked up again: the files may have been changed since the store was opened."""
         return self._db.watch.findings()
 
     def changed(self) -> bool:
@@ -575,7 +575,7 @@ class Store(Tables):
         return self._version != before
 
     def compact(self) -> None:
-        """Write everything anew without free space. Only while nobody else uses the store."""
+        """Write everything again without free space. Only while nobody else uses the store."""
         self._db.compact()
 
 

@@ -93,7 +93,7 @@ class Table(Generic[R]):
         return self._select + condition
 
     def upsert(self, key: str, condition: str = "") -> str:
-        """The statement that writes a row in place of the one with its key, where the condition holds for that."""
+        """The statement that writes a row instead of the one with its key, where the condition holds for that."""
         return f"{self.insert} ON CONFLICT ({key}) DO UPDATE SET {self._replace}{condition}"
 
     def sealed(self, sealer: Sealer, record: R, n: int | None = None) -> tuple[Any, ...]:
@@ -108,7 +108,7 @@ class Table(Generic[R]):
         return (*values, sealer.seal(self.domain, *values))
 
     def verified(self, sealer: Sealer, row: tuple[Any, ...]) -> R | None:
-        """The record of a row as it stands, which may be encrypted; None where it does not carry its MAC."""
+        """The record of a row as it is, which may be encrypted; None where it does not carry its MAC."""
         return self.record(*row[self._skip : -1]) if sealer.genuine(self.domain, row) else None
 
     def opened(self, sealer: Sealer, record: R) -> R:
@@ -291,7 +291,7 @@ class Tables:
         return record if record is None or not table.secret else table.opened(self._sealer, record)
 
     def _closed(self, table: Table[R], sql: str, *key: SqlValue) -> R | None:
-        """One record, verified; what is encrypted of it is as it stands. Raises `Corrupt`."""
+        """One record, verified; what is encrypted of it is as it is. Raises `Corrupt`."""
         try:
             row = self._db.one(sql, key)
         except self._db.unreadable:
@@ -346,7 +346,7 @@ class Tables:
         return self._db.run(sql, table.sealed(self._sealer, record))
 
     def _update(self, table: Table[R], record: R, n: int | None = None) -> None:
-        """Write the row with this record's first column, or this number, anew."""
+        """Write the row with this record's first column, or this number, again."""
         first, *others = table.sealed(self._sealer, record, n)
         self._db.post(table.update, (*others, first))
 
@@ -366,7 +366,7 @@ class Tables:
 
 
 def session_number(session_id: str) -> int:
-    """The number under which a session's journal stands: eight bytes in place of a text in each row and its index. Two
+    """The number under which a session's journal stands: eight bytes instead of a text in each row and its index. Two
     sessions with the same one could not both be stored."""
     digest = hashlib.blake2b(session_id.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)

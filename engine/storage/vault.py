@@ -1,9 +1,9 @@
 """Encryption at rest: data keys, and what is encrypted with them. Loaded only where a key is given, or a store needs one.
 
-An envelope. A session has a data key of its own, rows of no session have that of their table. It stands in `data_keys`,
+An envelope. A session has a data key of its own, rows of no session have that of their table. It is in `data_keys`,
 wrapped by a key-encryption key (`SAYSO_ENCRYPTION_KEYS`): the first one given wraps, all of them unwrap. A body is
 AES-256-GCM: a mark, a random nonce, the ciphertext with its tag. Its associated data are the table, whose key it is, which row
-and which column, so it can stand nowhere else. MACs are over ciphertexts: they verify without any key.
+and which column, so it can be nowhere else. MACs have ended ciphertexts: they verify without any key.
 
 Erasing a session overwrites its data key. The row stays, empty, so that no second key is ever made in its place.
 """

@@ -2,7 +2,7 @@
 
 for number in range(1, commits + 1):
     store = CrashingStore(open_store(url), after=nth(number))
-    ...  # run until the store is dead, then go on over the same database with another store
+    ...  # run until the store is dead, then continue over the same database with another store
 """
 
 from __future__ import annotations

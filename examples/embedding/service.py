@@ -1,4 +1,4 @@
-"""A service of one's own that runs a flow and asks over HTTP; it may be killed at any time, and goes on.
+"""A service of one's own that runs a flow and asks over HTTP; it may be killed at any time, and continues.
 
 pip install fastapi uvicorn
 python examples/embedding/service.py sqlite:///releases.db 8000
@@ -40,7 +40,7 @@ set."""
 
 
 class Pages:
-    """The frontend: questions are read from their session, and what is said stands on a wall."""
+    """The frontend: questions are read from their session, and what is said is on a wall."""
 
     def __init__(self) -> None:
         self.wall: dict[str, str] = {}

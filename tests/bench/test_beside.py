@@ -27,7 +27,7 @@ def _half_busy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_ratios_say_how_much_more_it_costs_whichever_way_is_better() -> None:
     """Half as many steps a second and twice as many milliseconds are both 2.00; the best of the others is the fastest. How
-    busy the machine was stands beside it."""
+    busy the machine was is beside it."""
     compared = Compared()
     for engine, rate, taken in (("floor", 4000, 1), ("sayso", 1000, 4), ("burr", 2000, 2), ("dbos", 500, 9)):
         compared.add("durable steps", engine, rate)

@@ -28,7 +28,7 @@ def test_a_row_without_an_aim_is_neither_met_nor_missed() -> None:
 
 
 def test_the_table_marks_a_missed_aim_and_keeps_the_notes() -> None:
-    """A missed aim cannot be overlooked, and what a line is made of stands below the table."""
+    """A missed aim cannot be overlooked, and what a line is made of is below the table."""
     text = table([Row("slow", 12.0, "ms", limit=10.0, note="of three"), Row("quick", 1.0, "ms", limit=10.0)])
     slow, quick = text.splitlines()[2:4]
     assert slow.endswith("NO")

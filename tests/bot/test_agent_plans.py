@@ -1,4 +1,4 @@
-"""The plan of an agent: stated by a tool, shown as a checklist that changes where it stands."""
+"""The plan of an agent: stated by a tool, shown as a checklist that changes where it is."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def plans(talk: Told) -> list[tuple[str, dict[str, Any]]]:
 
 
 def test_a_plan_is_journaled_and_the_model_goes_on_at_once() -> None:
-    """The call and its result are events, nobody is asked, and the next model call is under way with the result."""
+    """The call and its result are events, nobody is asked, and the next model call is in progress with the result."""
     talk = planned("      approvals: {'*': [approve, reject]}\n")
     assert [event.name for event in talk.events if isinstance(event, ev.AgentToolRequested)] == ["plan"]
     assert "shown" in talk.said()
@@ -58,7 +58,7 @@ def test_a_plan_is_journaled_and_the_model_goes_on_at_once() -> None:
 
 
 def test_a_plan_is_one_entry_that_each_call_replaces() -> None:
-    """No line of a call stands beside it, and ticking a step changes the same row."""
+    """No line of a call is beside it, and ticking a step changes the same row."""
     talk = planned()
     talk.model("Found it.", stated("complete", "in_progress", "pending"))
     (first, before), (second, after) = plans(talk)
@@ -94,7 +94,7 @@ def test_a_question_after_the_answer_has_a_plan_of_its_own() -> None:
 
 
 def test_a_plan_outlives_a_summary_of_the_conversation() -> None:
-    """It is ticked where it stands, and its last step turns no longer once the agent has answered."""
+    """It is ticked where it is, and its last step turns no longer once the agent has answered."""
     talk = summed_up(planned()).model("", stated("complete", "in_progress", "pending"))
     summed_up(talk).model("Done.")
     assert len({key for key, _ in plans(talk)}) == 1
@@ -102,7 +102,7 @@ def test_a_plan_outlives_a_summary_of_the_conversation() -> None:
 
 
 def test_an_agent_that_is_tried_again_goes_on_with_its_plan() -> None:
-    """It turns no longer while people are asked, and is ticked where it stands afterwards."""
+    """It turns no longer while people are asked, and is ticked where it is afterwards."""
     talk = planned("    timeout: 1h\n    on_error: ask\n").later(3600)
     talk.when(Due(next(timer.timer_id for timer in talk.state.timers.values() if timer.purpose == "timeout")))
     talk.when(NodeCut(talk.calling, 1, "cut")).decide("retry")
@@ -154,7 +154,7 @@ def test_a_plan_is_a_native_block_and_lines_in_the_text() -> None:
 
 
 def test_a_step_that_was_left_says_so() -> None:
-    """It is no task in progress any more."""
+    """It is not a task in progress any more."""
     steps = plan_steps(*stated("complete", "in_progress", "pending"))
     message = agent_message([Entry(plan=steps, over=True)], "agent:s:t:0")
     (native,) = [block for block in message.blocks if block["type"] == "plan"]

@@ -150,7 +150,7 @@ def test_parts_do_not_change_while_the_text_grows() -> None:
     ],
 )
 def test_a_call_is_told_in_a_few_words(values: dict[str, Any], brief: str) -> None:
-    """What matters of a call's input stands on one line."""
+    """What matters of a call's input is on one line."""
     assert brief_input("x", values) == brief
 
 
@@ -202,7 +202,7 @@ def shown(row: PutOutbox) -> dict[str, Any]:
 
 
 def test_a_turn_becomes_its_text_then_its_calls_which_each_result_changes() -> None:
-    """The rows stand in the order in which people read: words, calls; what became of a call stands at it."""
+    """The rows are in the order in which people read: words, calls; what became of a call is at it."""
     talk = told()
     talk.model("Let me look.", ("shell", {"command": "echo one"}))
     talk.tool("turn[1]/tool[0]", {"stdout": "one", "stderr": "", "exit_code": 0, "seconds": 0.1})
@@ -269,7 +269,7 @@ def test_no_marks_without_agents() -> None:
 
 
 def test_the_card_says_how_far_an_agent_is() -> None:
-    """Its line has the turn, what goes on and the cost; below it stand the calls that are under way."""
+    """Its line has the turn, what goes on and the cost; below it stand the calls that are in progress."""
     talk = told()
     talk.model("Let me look.", ("shell", {"command": "echo one"}))
     lines = "\n".join(texts(card(talk.state, talk.flow, talk.now).blocks))

@@ -1,4 +1,4 @@
-"""What alerts of apps say, wherever it stands in them, and what triggers take from it."""
+"""What alerts of apps say, wherever it is in them, and what triggers take from it."""
 
 from __future__ import annotations
 

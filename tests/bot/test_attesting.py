@@ -165,7 +165,7 @@ def test_a_repository_has_a_commit_for_each_checkpoint_and_is_pushed(
 
 
 def test_a_clone_without_a_remote_is_only_committed_to(store: MemoryStore, tmp_path: Path) -> None:
-    """And a folder that is no clone is refused by the settings."""
+    """And a folder that is not a clone is refused by the settings."""
     git(tmp_path, "init", "--quiet", "clone")
     target = load_settings({"SAYSO_CHECKPOINTS": "git:clone"}, cwd=tmp_path).checkpoints
     assert published(store, Publisher(target)) == [True, True, True]

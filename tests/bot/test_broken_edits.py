@@ -47,7 +47,7 @@ def test_a_flow_whose_file_was_never_right_is_not_just_unknown(tmp_path: Path, n
 
 
 def test_a_name_that_two_files_claim_is_no_broken_edit(tmp_path: Path) -> None:
-    """The file that is served is right: a run of it is no older version."""
+    """The file that is served is right: a run of it is not an older version."""
 
     async def story() -> None:
         async with town(tmp_path, {"a": SAY, "b": SAY}) as place:

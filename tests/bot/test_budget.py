@@ -149,7 +149,7 @@ test_a_channel_takes_five_posts_and_then_one_a_second = told(a_channel_takes_fiv
 
 
 async def after_a_refusal_one_call_probes() -> None:
-    """Of fifty calls that wait while Slack refuses one tries at its end; other methods and channels go on."""
+    """Of fifty calls that wait while Slack refuses one tries at its end; other methods and channels continue."""
     slack, budget = Slack(), Budget(limits_of(None))
     slack.away_for[EDIT] = 5.0
     first = called(budget, slack, EDIT, Urgency.PROGRESS)
@@ -212,7 +212,7 @@ test_where_slack_takes_half_the_calls_few_are_refused = told(where_slack_takes_h
 
 
 def test_each_refused_probe_doubles_the_wait_up_to_four_times_what_slack_says() -> None:
-    """Slack may count what it refuses: whoever asks each time it may would be refused for ever."""
+    """Slack may count what it refuses: whoever asks each time it may would be refused forever."""
     gate, at, waits = limits.MethodGate(50), 0.0, list[float]()
     for _ in range(4):
         probe = gate.begin(at)
@@ -243,7 +243,7 @@ def test_a_spell_is_two_lines_in_the_log(caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_a_method_is_used_up_when_one_call_waits_long(caplog: pytest.LogCaptureFixture) -> None:
-    """Where all wait, but each for some seconds only, nothing is said; then one line, and one when it is over."""
+    """Where all wait, but each for some seconds only, nothing is said; then one line, and one when it has ended."""
 
     async def story() -> None:
         slack, budget = Slack(), Budget()
@@ -333,7 +333,7 @@ def a_token_bucket(patch: pytest.MonkeyPatch) -> None:
 
 
 def everybody_probes(patch: pytest.MonkeyPatch) -> None:
-    """When the time that Slack named is over, all that wait try at once."""
+    """When the time that Slack named has ended, all that wait try at once."""
     wait = limits.Gate.wait
 
     def open_to_all(self: limits.Gate, at: float, **given: Any) -> float:

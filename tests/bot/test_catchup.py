@@ -69,7 +69,7 @@ async def test_who_asks_for_the_same_person_at_once_shares_one_lookup() -> None:
 
 
 async def test_the_page_of_a_broken_server_says_nothing_about_a_person() -> None:
-    """A lookup that is answered with a page in place of JSON is a failed lookup, like any other."""
+    """A lookup that is answered with a page instead of JSON is a failed lookup, like any other."""
     async with running_workspace() as workspace:
         people = People(bot_client(workspace.bot_token, workspace.api_url), workspace.team_id)
         workspace.faults.fail("users.info", status=503)

@@ -103,7 +103,7 @@ async def test_a_press_on_a_question_without_a_row_waits_for_it(home: Home) -> N
 
 
 async def test_no_session_is_left_out_when_one_is_deleted_meanwhile(home: Home) -> None:
-    """The place in the list is found again, and where there is none it begins anew."""
+    """The place in the list is found again, and where there is none it begins again."""
     async with home.rig() as rig:
         oldest, older, newest = await three(rig, home)
         compares = comparing_of(rig)

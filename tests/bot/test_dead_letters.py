@@ -1,4 +1,4 @@
-"""What cannot be handled holds up nobody: it is set aside, its thread is told, and what came after it goes on."""
+"""What cannot be handled holds up nobody: it is set aside, its thread is told, and what came after it continues."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_what_is_busy_elsewhere_does_not_hurry_a_row_that_fails(tmp_path: Path) 
 
 @pytest.mark.parametrize("error", [Unknown("no answer"), TimeoutError(), ConnectionResetError()])
 def test_a_slack_that_is_away_is_waited_out(tmp_path: Path, error: Exception) -> None:
-    """A handler that cannot reach Slack is no fault of the row: it is tried for as long as that takes."""
+    """A handler that cannot reach Slack is not a fault of the row: it is tried for as long as that takes."""
 
     async def story() -> None:
         async with town(tmp_path, {"talk": TALK}) as place:
@@ -252,7 +252,7 @@ def damage(place: Town) -> None:
 
 
 def test_a_row_waits_for_a_key_that_this_process_lacks(tmp_path: Path) -> None:
-    """While keys are changed one process may lack what others encrypt with: that is no row's fault."""
+    """While keys are changed one process may lack what others encrypt with: that is not a row's fault."""
 
     async def story() -> None:
         async with town(tmp_path, {"talk": TALK}) as place:
@@ -267,7 +267,7 @@ def test_a_row_waits_for_a_key_that_this_process_lacks(tmp_path: Path) -> None:
 
 
 def test_a_retried_row_is_handled_by_the_bot_that_runs(tmp_path: Path) -> None:
-    """Opened anew it gets its handler once more, and what follows from it follows then."""
+    """Opened again it gets its handler once more, and what follows from it follows then."""
 
     async def story() -> None:
         async with town(tmp_path, {"talk": TALK}) as place:

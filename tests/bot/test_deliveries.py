@@ -91,7 +91,7 @@ async def test_a_table_has_a_row_for_its_names_and_plain_cells(rig: Rig) -> None
 
 
 async def test_a_table_has_a_title(rig: Rig) -> None:
-    """It is the caption, and stands in the words for notifications."""
+    """It is the caption, and is in the words for notifications."""
     _, (shown,) = await told(rig, TABLE.replace("table: {", 'table: {title: "Load by host", '))
     (table,) = blocks(shown, "data_table")
     assert table["caption"] == "Load by host"
@@ -127,7 +127,7 @@ async def test_the_output_says_where_the_message_stands(rig: Rig) -> None:
 
 
 async def test_a_message_goes_to_a_channel_by_its_name(rig: Rig) -> None:
-    """It begins a thread of its own there, and nothing of it stands in the session's thread."""
+    """It begins a thread of its own there, and nothing of it is in the session's thread."""
     state, thread = await told(rig, '{text: "deployed", to: "#releases"}')
     assert thread == []
     (shown,) = rig.posts("deployed")
@@ -152,7 +152,7 @@ async def test_a_channel_that_the_bot_is_not_in_fails_the_node(rig: Rig) -> None
 
 
 async def test_a_message_may_stand_in_the_channel_itself(rig: Rig) -> None:
-    """With `thread: false` it is no reply."""
+    """With `thread: false` it is not a reply."""
     await told(rig, '{text: "for all", thread: false}')
     assert "for all" in [one["text"] for one in rig.workspace.messages("ops")]
 
@@ -164,7 +164,7 @@ async def test_a_broadcast_is_seen_in_the_channel_too(rig: Rig) -> None:
 
 
 async def test_an_ephemeral_is_seen_by_one_person_and_once(rig: Rig) -> None:
-    """After a lost answer it is not sent again, and the flow goes on."""
+    """After a lost answer it is not sent again, and the flow continues."""
     rig.workspace.faults.effect_then_fail("chat.postEphemeral", times=1)
     state, thread = await told(rig, '{text: "only you", ephemeral_to: requester}')
     assert state.outcome == "complete"

@@ -1,4 +1,4 @@
-"""Rows that follow from the journal: deleted or older ones are found, and written anew as the journal has them."""
+"""Rows that follow from the journal: deleted or older ones are found, and written again as the journal has them."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ async def test_a_holder_gets_its_place_back_before_those_who_wait(home: Home) ->
 
 
 async def test_a_holder_whose_lock_was_taken_is_set_aside(home: Home) -> None:
-    """Two sessions would work under one lock: the one that lost its row does not go on."""
+    """Two sessions would work under one lock: the one that lost its row does not continue."""
     async with home.rig() as rig:
         holder, waits = await asked(rig), await asked(rig, shown=False)
         rig.store.consume(

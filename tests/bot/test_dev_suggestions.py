@@ -24,7 +24,7 @@ def flows() -> list[Flow]:
 
 
 def test_every_flow_is_offered_where_it_seems_to_belong(flows: list[Flow], tmp_path: Path) -> None:
-    """What works anywhere comes first. A release flow stands in #releases, an incident flow in #incidents, an alert where it counts, any other in #ops;
+    """What works anywhere comes first. A release flow is in #releases, an incident flow in #incidents, an alert where it counts, any other in #ops;
     one of webhooks nowhere."""
     offered = [(each.channel, each.text) for each in suggestions(flows, tmp_path / "no-demo")]
     assert offered == [

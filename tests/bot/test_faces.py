@@ -1,7 +1,7 @@
 """Faces: what each kind of question says in Slack, on the Home, at a terminal and to a program, open and closed.
 
 `faces.txt` is a gallery, and the one place that has the words of all questions. After a change of words,
-`python -m tests.bot.test_faces` writes it anew, to be read in review.
+`python -m tests.bot.test_faces` writes it again, to be read in review.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def _blocks(blocks: list[dict[str, Any]]) -> list[str]:
 
 
 def typed(state: State, one: Asked) -> str:
-    """What stands on the terminal of whoever is asked."""
+    """What is on the terminal of whoever is asked."""
     out = io.StringIO()
     with patch("bot.terminal.narration.moment", str):  # the hour here depends on the place
         TerminalScreen(out).question(session_face(state, one, Flow()))

@@ -1,4 +1,4 @@
-"""A part of the running bot that fails is reported and started again, and the bot goes on serving."""
+"""A part of the running bot that fails is reported and started again, and the bot continues serving."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def test_a_flow_is_loaded_again_when_one_that_it_calls_changes(folder: Path) -> 
 
 
 def test_a_called_flow_beside_a_single_file_is_watched_too(folder: Path) -> None:
-    """Serving one file alone, what it calls is still read anew when that changes, and is not served itself."""
+    """Serving one file alone, what it calls is still read again when that changes, and is not served itself."""
     library = Library(folder / "caller.yml")
     assert list(library.refresh()) == ["caller"]
     (folder / "helper.yml").write_text(helper("second one"))

@@ -128,7 +128,7 @@ async def test_the_name_of_an_event_cannot_break_what_is_stored(bot: Served) -> 
 
 
 async def test_a_sender_that_stalls_is_let_go(bot: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A body that does not come holds no handler for ever."""
+    """A body that does not come holds no handler forever."""
     monkeypatch.setattr(listening, "BODY_SECONDS", 0.01)
     reader, writer = await bot.raw(b"Content-Length: 100", b"", b"{")
     assert (await reader.readline()).split()[1] == b"408"

@@ -214,7 +214,7 @@ def outside_code(text: str) -> str:
 
 
 def bare(text: str) -> bool:
-    """Whether an address stands outside of code, where Slack would make a link of it."""
+    """Whether an address is outside of code, where Slack would make a link of it."""
     outside = outside_code(text)
     return f"//{HOST}" in outside or f"www.{HOST}" in outside
 

@@ -99,7 +99,7 @@ def test_the_card_names_the_state_that_it_needs() -> None:
 
 
 def test_a_failure_and_an_abort_are_told_and_a_good_end_is_not() -> None:
-    """A bad end has a note in the thread that says by whom; a good one stands on the card."""
+    """A bad end has a note in the thread that says by whom; a good one is on the card."""
     running = session(phase="running")
     failed = slack_intents(
         running, session(phase="ended", outcome="failed"), [at(6, ev.SessionEnd, status="failed")]

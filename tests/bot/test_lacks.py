@@ -61,7 +61,7 @@ def test_all_that_is_missing_is_named(tmp_path: Path) -> None:
 async def test_a_card_does_not_wait_for_a_program_that_gives_secrets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A program that takes long is asked once, and what it says stands on the next card."""
+    """A program that takes long is asked once, and what it says is on the next card."""
     monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.0)
     asked, said = [], threading.Event()
 

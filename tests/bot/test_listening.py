@@ -115,7 +115,7 @@ async def test_an_answer_takes_what_it_takes(site: Site, monkeypatch: pytest.Mon
 
 
 async def test_above_the_cap_whoever_has_waited_longest_has_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests are answered however many connections stand open without one, and those under way are not ended."""
+    """Requests are answered however many connections stand open without one, and those in progress are not ended."""
     monkeypatch.setattr(listening, "MOST_CONNECTIONS", 4)
     site = Site()
     await site.start()
@@ -134,7 +134,7 @@ async def test_above_the_cap_whoever_has_waited_longest_has_to_go(monkeypatch: p
 
 
 async def test_requests_under_way_count_to_the_cap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where all connections have a request under way, a new one is ended; also where requests came in one piece."""
+    """Where all connections have a request in progress, a new one is ended; also where requests came in one piece."""
     monkeypatch.setattr(listening, "MOST_CONNECTIONS", 2)
     site = Site()
     await site.start()
@@ -156,7 +156,7 @@ async def test_requests_under_way_count_to_the_cap(monkeypatch: pytest.MonkeyPat
 
 
 async def test_above_the_cap_bodies_that_do_not_come_have_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody holds up others with many requests that begin and do not go on."""
+    """Nobody holds up others with many requests that begin and do not continue."""
     monkeypatch.setattr(listening, "MOST_CONNECTIONS", 2)
     site = Site()
     await site.start()

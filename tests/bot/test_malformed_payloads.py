@@ -123,7 +123,7 @@ def waiting(place: Town) -> list[InboxRow]:
 
 def test_no_change_of_a_payload_does_harm(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Every value of every kind of payload, replaced by strange ones: each is acknowledged, nothing becomes a dead letter
-    or an exception, and the bot goes on serving."""
+    or an exception, and the bot continues serving."""
 
     async def story() -> None:
         async with town(tmp_path, {"talk": TALK}) as place:

@@ -58,7 +58,7 @@ def whispers(place: Town, since: int = 0) -> list[Called]:
 
 
 def test_a_reply_from_while_the_bot_was_down_is_read_at_its_start(tmp_path: Path) -> None:
-    """Slack delivered it to nobody; it stands in the thread of a session that waits."""
+    """Slack delivered it to nobody; it is in the thread of a session that waits."""
 
     async def story() -> None:
         async with town(tmp_path, {"talk": TALK}) as place:
@@ -73,7 +73,7 @@ def test_a_reply_from_while_the_bot_was_down_is_read_at_its_start(tmp_path: Path
 def test_a_reply_from_while_no_socket_was_open_is_read_once_there_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The bot ran on: that a socket was opened anew is all that tells of the gap."""
+    """The bot ran on: that a socket was opened again is all that tells of the gap."""
     opened: list[bool] = []
     monkeypatch.setattr(DirectApp, "reconnected", lambda self: bool(opened and opened.pop()))
 
@@ -106,7 +106,7 @@ def test_a_reply_that_was_edited_before_anybody_heard_it_counts_as_it_is_now(tmp
 
 
 def test_a_mention_that_was_edited_before_anybody_heard_it_starts_its_flow(tmp_path: Path) -> None:
-    """A slip that was mended while the bot was down is no slip."""
+    """A slip that was mended while the bot was down is not a slip."""
 
     async def story() -> None:
         async with town(tmp_path, {"talk": TALK}) as place:
@@ -289,7 +289,7 @@ def test_a_reply_from_while_the_bot_was_out_of_the_channel_is_read_when_it_is_in
 
 
 def test_a_reply_that_no_event_told_of_is_read_after_an_unarchive(tmp_path: Path) -> None:
-    """The events of an archived channel may be lost; what stands in its threads is read once it is none any more."""
+    """The events of an archived channel may be lost; what is in its threads is read once it is none any more."""
 
     async def story() -> None:
         async with town(tmp_path, {"talk": TALK}) as place:

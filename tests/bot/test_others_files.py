@@ -1,4 +1,4 @@
-"""Files that others may have written, and what is no file, where settings, people and MCP servers are looked for."""
+"""Files that others may have written, and what is not a file, where settings, people and MCP servers are looked for."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def whole(message: Json) -> str:
 
 
 async def told(rig: Rig, session_id: str, count: int, sign: str) -> list[str]:
-    """Wait until so many messages with this sign stand in the thread; their texts."""
+    """Wait until so many messages with this sign are in the thread; their texts."""
 
     async def there() -> list[str]:
         found = [m["text"] for m in await rig.thread(session_id) if m["text"].startswith(sign)]
@@ -88,7 +88,7 @@ async def test_an_hour_without_slack_gives_one_reminder(rig: Rig) -> None:
 
 
 async def test_an_escalation_tells_the_thread_a_channel_and_a_person(rig: Rig) -> None:
-    """People are mentioned in the thread; the others get where it stands and a link, and not the question."""
+    """People are mentioned in the thread; the others get where it is and a link, and not the question."""
     rig.send()
     other = rig.workspace.channel("releases").id
     to = f"['@sre', '{other}', 'dm:ben@example.com']"

@@ -74,7 +74,7 @@ async def test_a_prompt_whose_answer_is_lost_is_there_once(rig: Rig, mode: str) 
 
 
 async def test_a_card_that_is_found_shows_what_happened_since_it_was_posted(rig: Rig) -> None:
-    """The card's post was not heard of, and its session went on: the card that is found shows the session as it is."""
+    """The card's post was not heard of, and its session continued: the card that is found shows the session as it is."""
     session_id = await rig.start(APPROVAL)
     key = f"card:{session_id}"
     rig.workspace.faults.effect_then_fail("chat.postMessage", times=1)
@@ -258,7 +258,7 @@ async def test_a_card_that_another_process_records_keeps_nothing_back(rig: Rig) 
 
 
 async def test_two_copies_after_a_crash_leave_one_that_counts(rig: Rig) -> None:
-    """Two copies stand in the thread: the oldest is adopted and the other one says that it does nothing."""
+    """Two copies are in the thread: the oldest is adopted and the other one says that it does nothing."""
     ts = await root(rig)
     await rig.put(a_note(ts))
     row = await rig.row("note:1")
@@ -389,7 +389,7 @@ async def test_blocks_that_slack_refuses_are_replaced_by_plain_text(rig: Rig) ->
 
 @pytest.mark.parametrize("reason", ["channel_not_found", "not_in_channel", "is_archived"])
 async def test_what_slack_refuses_for_good_is_not_tried_again(rig: Rig, reason: str) -> None:
-    """The row fails with Slack's reason, and what is behind it in its lane goes on."""
+    """The row fails with Slack's reason, and what is behind it in its lane continues."""
     ts = await root(rig)
     rig.workspace.faults.fail("chat.postMessage", times=1, error=reason)
     rig.send()

@@ -1,4 +1,4 @@
-"""The sender's fence: one that stood still between what it stored and what it sends, while another one may have posted."""
+"""The sender's fence: one that froze between what it stored and what it sends, while another one may have posted."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def once_stored(rig: Rig, then: Callable[[], object]) -> asyncio.Event:
 
 
 async def frozen_after_its_attempt(rig: Rig) -> int:
-    """It stands still between `attempt stored` and the request, and its sign of life runs first when it wakes: how often it has
+    """It freezes between `attempt stored` and the request, and its sign of life runs first when it wakes: how often it has
     posted by the time that it looks."""
     lease = leased(rig)
     ts = await root(rig)
@@ -272,7 +272,7 @@ async def test_a_turn_whose_work_is_lost_is_no_silence_of_slack(rig: Rig) -> Non
 
 
 async def test_a_question_that_was_asked_before_the_gap_is_shown_once(rig: Rig) -> None:
-    """A whole session: its card with the question stands once, although the process stood still before it was posted."""
+    """A whole session: its card with the question stands once, although the process froze before it was posted."""
     lease = leased(rig)
     session_id = await rig.start(ASK)
     stood_still = once_stored(rig, lease.gap)

@@ -44,7 +44,7 @@ def began(ts: str) -> PutOutbox:
 
 
 def ended(ts: str, outcome: str = "complete", **fields: object) -> PutOutbox:
-    """The row of the same run once it is over."""
+    """The row of the same run once it has ended."""
     thread = {**THREAD, "channel": HERE, "messageTs": ts}
     after = session(thread=thread, phase="ended", outcome=outcome, **fields)
     (row,) = mark_rows(session(prompt(), thread=thread), after, ENDED)
@@ -185,7 +185,7 @@ class Runs:
         await self.marked(session_id, session(prompt()), ENDED)
 
     async def marked(self, session_id: str, before: State, events: Sequence[Event]) -> None:
-        """Send the row of a run as it stands now."""
+        """Send the row of a run as it is now."""
         (row,) = mark_rows(before, await self.rig.engine.state(session_id), events)
         await self.rig.put(row)
         await self.rig.settled(row.key)
@@ -253,7 +253,7 @@ async def test_runs_that_ended_in_two_ways_have_both_marks(runs: Runs) -> None:
 
 
 async def test_a_run_that_begins_later_is_seen_on_a_message_that_has_a_mark(runs: Runs) -> None:
-    """A second reaction to a message starts its flow once more: it is under way, beside the end of the first."""
+    """A second reaction to a message starts its flow once more: it is in progress, beside the end of the first."""
     await runs.end(await runs.start())
     again = await runs.start()
     assert runs.marks == {"white_check_mark", "large_yellow_circle"}
@@ -262,7 +262,7 @@ async def test_a_run_that_begins_later_is_seen_on_a_message_that_has_a_mark(runs
 
 
 async def test_a_mark_that_finds_no_room_takes_that_of_the_one_it_replaces(runs: Runs) -> None:
-    """Slack takes only so many reactions on a message: what is over never stays marked as under way."""
+    """Slack takes only so many reactions on a message: what has ended never stays marked as in progress."""
     one = await runs.start()
     runs.rig.workspace.faults.fail("reactions.add", times=1, error="too_many_reactions")
     await runs.end(one)
@@ -270,7 +270,7 @@ async def test_a_mark_that_finds_no_room_takes_that_of_the_one_it_replaces(runs:
 
 
 async def test_a_mark_that_finds_no_room_at_all_leaves_none(runs: Runs) -> None:
-    """Rather no mark than one that says that a run goes on which is over."""
+    """Rather no mark than one that says that a run continues which has ended."""
     one = await runs.start()
     runs.rig.workspace.faults.fail("reactions.add", times=2, error="too_many_emoji")
     await runs.end(one)

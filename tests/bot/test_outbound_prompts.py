@@ -44,7 +44,7 @@ async def prompt_row(rig: Rig, session_id: str) -> str:
 
 
 async def test_a_prompt_is_shown_and_its_place_is_known(rig: Rig) -> None:
-    """The only prompt with which a flow opens stands on the card, with its buttons, and the session knows where: its
+    """The only prompt with which a flow opens is on the card, with its buttons, and the session knows where: its
     clock runs."""
     rig.send()
     session_id = await rig.start(APPROVAL)
@@ -102,7 +102,7 @@ async def test_an_answered_prompt_loses_its_buttons_and_the_flow_goes_on(rig: Ri
 
 
 async def test_messages_of_a_thread_keep_their_order(rig: Rig) -> None:
-    """The second message of a flow never stands above the first, and both follow the card."""
+    """The second message of a flow never is above the first, and both follow the card."""
     rig.send()
     session_id = await rig.start(TELL)
     await ended(rig, session_id)
@@ -163,7 +163,7 @@ async def test_a_prompt_is_not_closed_by_a_state_that_does_not_know_of_it(rig: R
 
 @pytest.mark.parametrize("came", ["message", "click"])
 async def test_words_of_a_reply_are_not_repeated_above_it_after_a_restart(rig: Rig, came: str) -> None:
-    """Where the answer came from stands in the records: whoever closes the question knows it."""
+    """Where the answer came from is in the records: whoever closes the question knows it."""
     rig.send()
     session_id = await rig.start(ASK)
     prompt_id = await rig.shown(session_id)
@@ -215,7 +215,7 @@ async def test_a_message_that_nobody_waits_for_any_more_is_not_posted(rig: Rig) 
 
 
 async def test_nothing_in_a_thread_overtakes_what_waits_for_the_card(rig: Rig) -> None:
-    """While the card is being posted, a note behind a prompt stays behind it, although it is no part of the session."""
+    """While the card is being posted, a note behind a prompt stays behind it, although it is not part of the session."""
     rig.workspace.faults.slow("chat.postMessage", 0.1)
     session_id = await rig.start(ASK)
     thread = (await rig.engine.state(session_id)).thread
@@ -278,7 +278,7 @@ def touched(row: OutboxRow) -> PutOutbox:
 
 
 async def asked_twice(rig: Rig) -> list[str]:
-    """A run whose first question stands on its card and whose second has a message of its own: the keys of its slots."""
+    """A run whose first question is on its card and whose second has a message of its own: the keys of its slots."""
     rig.send()
     session_id = await rig.start(TWO)
     await rig.shown(session_id)
@@ -342,7 +342,7 @@ async def test_a_question_whose_record_is_lost_is_edited_where_the_journal_says_
 
 
 async def test_a_change_that_has_become_urgent_takes_the_turn_of_an_urgent_one(rig: Rig) -> None:
-    """A card waits for a turn that progress gets late; when its run is over it does not wait for that any longer."""
+    """A card waits for a turn that progress gets late; when its run has ended it does not wait for that any longer."""
     rig.send(card_seconds=3600.0)
     session_id = await rig.start(ASK)
     await rig.shown(session_id)

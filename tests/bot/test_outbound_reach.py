@@ -1,4 +1,4 @@
-"""Threads that cannot be posted in: the session waits, the requester is told, and it goes on by itself."""
+"""Threads that cannot be posted in: the session waits, the requester is told, and it continues by itself."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def told(rig: Rig, name: str, part: str) -> str:
 
 
 async def test_an_archived_channel_stops_the_session_until_it_is_back(rig: Rig) -> None:
-    """Nothing is lost and nothing fails: the requester is told what to do, and when it is done it goes on."""
+    """Nothing is lost and nothing fails: the requester is told what to do, and when it is done it continues."""
     channel = rig.workspace.channel("ops")
     session_id = await rig.start(FLOW)
     rig.workspace.admin.archive(channel)
@@ -84,7 +84,7 @@ async def test_an_archived_channel_stops_the_session_until_it_is_back(rig: Rig) 
 
 
 async def test_a_bot_that_was_removed_waits_for_an_invitation(rig: Rig) -> None:
-    """What the flow posts afterwards waits too: a message is no failure because somebody removed the bot."""
+    """What the flow posts afterwards waits too: a message is not a failure because somebody removed the bot."""
     channel = rig.workspace.channel("ops")
     rig.send(**SOON)
     session_id = await rig.start(FLOW)
@@ -132,7 +132,7 @@ async def test_a_question_that_slack_does_not_show_for_a_day_makes_its_session_u
     rig.send(**SOON)
 
     async def tried() -> bool:
-        # The question waits for the card, which is to stand above it.
+        # The question waits for the card, which is to be above it.
         row = await rig.row(f"card:{session_id}")
         return row is not None and row.attempts > 0
 

@@ -38,7 +38,7 @@ async def shell(config: dict[str, Json], ctx: NodeContext) -> Outcome:
 
 
 def filled(view: View, text: str) -> dict[str, Any]:
-    """Something in every input of a modal: what stands there, the first option, a long text."""
+    """Something in every input of a modal: what is there, the first option, a long text."""
     values: dict[str, Any] = {}
     for block, element in elements.elements(view.body["blocks"]):
         if block["type"] != "input":

@@ -62,7 +62,7 @@ def test_catch_up_keeps_to_its_budget(tmp_path: Path) -> None:
 
 
 def test_a_thread_in_which_somebody_writes_is_read_at_once(tmp_path: Path) -> None:
-    """While many threads wait to be read, a reply in one of them does not wait for the others, and stands behind what was missed there."""
+    """While many threads wait to be read, a reply in one of them does not wait for the others, and is behind what was missed there."""
 
     async def story() -> None:
         async with back_after_replies(tmp_path, slack_limits={REPLIES: {"a_minute": 2, "spare": 1}}) as (

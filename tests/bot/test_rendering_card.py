@@ -78,13 +78,13 @@ def test_the_first_line_says_what_it_waits_for_and_on_whom() -> None:
 
 
 def test_a_timer_is_shown() -> None:
-    """A wait's end stands beside its node."""
+    """A wait's end is beside its node."""
     timer = TimerRun("t", "gate", T1, "wait", None)
     assert "🟡 Gate · until 2026-11-21 22:43 UTC" in said(session(timers=Map({"t": timer})))
 
 
 def test_a_card_says_what_is_missing_for_what_is_to_come() -> None:
-    """A secret that is not set stands on the card from the start."""
+    """A secret that is not set is on the card from the start."""
     made = card(session(prompt()), FLOW, T1, lacks=["secret TOKEN is not set: set SAYSO_SECRET_TOKEN"])
     assert "⚠️ Missing here and needed later: secret TOKEN is not set" in "".join(plain_texts(made.blocks))
 
@@ -121,7 +121,7 @@ def test_the_end_is_summed_up() -> None:
 
 
 def test_a_node_that_a_loop_edge_led_back_to_is_shown_once() -> None:
-    """Its latest visit stands in its own place; it counts as run, and is not told as not done."""
+    """Its latest visit is in its own place; it counts as run, and is not told as not done."""
     nodes = Map({"plan~3": NodeRun("plan", "shell", 0, "completed", T0, T1)})
     ended = session(phase="ended", outcome="failed", error={"message": "used up"}, nodes=nodes, active=Map())
     told = said(ended)
@@ -271,7 +271,7 @@ def after_a_rejection(outcome: str) -> State:
 
 
 def test_a_rejection_is_shown_as_a_decision_and_never_with_a_tick() -> None:
-    """Who said so stands in the first line, and the approval has the sign of a decision, not of a fault."""
+    """Who said so is in the first line, and the approval has the sign of a decision, not of a fault."""
     told = said(after_a_rejection("failed"))
     assert "🚫 *Rejected by ben* after 3m 12s · 1 rejected · 2 not run\nNo\n" in told
     assert "🚫 Gate" in told
@@ -281,7 +281,7 @@ def test_a_rejection_is_shown_as_a_decision_and_never_with_a_tick() -> None:
 
 
 def test_the_note_after_a_rejection_offers_to_ask_again_and_mends_nothing() -> None:
-    """Nothing went wrong, so there is no failure to go on from before; what was not done is named."""
+    """Nothing went wrong, so there is no failure to continue from before; what was not done is named."""
     ended = end_note(after_a_rejection("failed"), FLOW, "end:1", bot_user_id="UBOT")
     assert ended.text.splitlines() == ["🚫 *rollback* was rejected by ben: no", "*Not done:* Plan, Tell."]
     assert [one["action_id"] for one in buttons(ended.blocks)] == [START]
@@ -312,7 +312,7 @@ def test_home_shows_a_rejection_as_a_decision() -> None:
 
 
 def test_a_question_at_a_limit_says_what_it_is() -> None:
-    """Its message has a head of its own, and a button for each way to go on."""
+    """Its message has a head of its own, and a button for each way to continue."""
     asked = prompt(kind="limit", message="*a* has not finished, and the 2 rounds are used up.", accepts_text=False)
     made = question_message(session(asked), asked, FLOW)
     assert "🔁 *Limit reached:*" in "\n".join(texts(made.blocks))

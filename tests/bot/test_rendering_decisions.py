@@ -45,7 +45,7 @@ def shown_as(one: Asked) -> str:
 
 
 def code(blocks: list[dict[str, Any]]) -> str:
-    """What stands in code blocks."""
+    """What is in code blocks."""
     return "".join(
         piece["text"]
         for block in blocks
@@ -56,7 +56,7 @@ def code(blocks: list[dict[str, Any]]) -> str:
 
 
 def test_the_tally_names_who_approved_on_the_prompt_and_on_the_card() -> None:
-    """With a quorum of two the first vote stands on the message and on the card, and the reason of a rejection."""
+    """With a quorum of two the first vote is on the message and on the card, and the reason of a rejection."""
     one = prompt(required=2, votes=(vote(BEN), vote(DEV, "reject", "too late")))
     said = shown_as(one)
     assert "1 of 2 approved: <@U0LOCALBEN> · rejected: <@U0LOCALDEV>" in said
@@ -331,7 +331,7 @@ def test_seven_calls_stand_on_two_messages_in_their_order() -> None:
 
 
 _TORN = re.compile(r"<[^<>]*$|&(?!amp;|lt;|gt;)")
-"""The beginning of a mention or a link, or an entity that is no whole one."""
+"""The beginning of a mention or a link, or an entity that is not a whole one."""
 
 
 @pytest.mark.parametrize("end", ["<@U0LOCALBEN> &amp; <https://example.com/a/long/path|a link> and so on"])

@@ -90,7 +90,7 @@ def test_every_type_has_its_element(body: dict[str, Json], kind: str) -> None:
     ],
 )
 def test_what_is_known_is_filled_in(body: dict[str, Json], value: Json, name: str, shown: Json) -> None:
-    """Values from before, or defaults, stand in the inputs."""
+    """Values from before, or defaults, are in the inputs."""
     assert element(body, values={"x": value})[name] == shown
 
 
@@ -140,7 +140,7 @@ def test_a_long_form_goes_in_pages() -> None:
 
 
 def test_an_error_stands_at_its_field() -> None:
-    """Errors are placed at the blocks of the page; one without a place there stands at the first field."""
+    """Errors are placed at the blocks of the page; one without a place there is at the first field."""
     fields = fields_of({"a": {"type": "string"}, "b": {"type": "string"}})
     assert form_errors({"b": "Too long."}, fields) == {"field:b": "Too long."}
     assert form_errors({"zz": "There is no such field."}, fields) == {
@@ -209,7 +209,7 @@ def test_no_form_exceeds_a_limit_and_what_is_untouched_comes_back(form: Any, mes
 @settings(max_examples=tries(120))
 @given(data=st.data())
 def test_anything_that_a_client_sends_is_read(data: st.DataObject) -> None:
-    """Whatever stands in a view's state, reading it raises nothing, and only values that fit get through."""
+    """Whatever is in a view's state, reading it raises nothing, and only values that fit get through."""
     fields = normalize_form(data.draw(written_forms(most=3)))["fields"]
     keys = st.sampled_from([f"field:{entry['name']}" for entry in fields])
     names = st.sampled_from(
@@ -245,7 +245,7 @@ HOSTILE_FORM: dict[str, Json] = {
 
 
 def test_an_open_form_says_what_it_asks_for() -> None:
-    """Labels, what fits and what can be left out stand in the message, as words in which no markup counts."""
+    """Labels, what fits and what can be left out are in the message, as words in which no markup counts."""
     one = asked(HOSTILE_FORM)
     said = all_text(question_message(session(one), one, Flow()))
     assert "• *Days*: a whole number from 1 to 9" in said

@@ -68,7 +68,7 @@ def test_one_pass_is_shown_with_its_nodes_below_its_container() -> None:
 
 
 def test_several_passes_have_one_line_each_with_those_that_wait_for_people_first() -> None:
-    """Side by side each pass says what it does, named by its item; what is over is counted."""
+    """Side by side each pass says what it does, named by its item; what has ended is counted."""
     case = applied(rollout(concurrency=3), 1)
     said = lines(case)
     start = said.index("▶️ Rollout · 3 of 3 · 0 done")
@@ -158,7 +158,7 @@ def test_a_failure_inside_says_where() -> None:
 
 
 def test_a_loop_that_failed_says_at_which_item_and_which_were_done() -> None:
-    """The card's line of the loop names the item, and those whose passes were done, when the loop is over."""
+    """The card's line of the loop names the item, and those whose passes were done, when the loop has ended."""
     case = applied(rollout(), 0)
     case.when(case.answer(text="fine"))
     for _ in range(3):
@@ -172,7 +172,7 @@ def test_a_loop_that_failed_says_at_which_item_and_which_were_done() -> None:
 
 
 def test_a_hundred_passes_make_no_longer_card_than_a_few() -> None:
-    """What is over is counted: the card of the fiftieth pass is as long as that of the first."""
+    """What has ended is counted: the card of the fiftieth pass is as long as that of the first."""
     case = rollout(str(list(range(100))))
     first = len(lines(case))
     for index in range(49):

@@ -58,7 +58,7 @@ def test_every_kind_of_question_has_its_words() -> None:
 
 
 def test_a_prompt_carries_its_key_where_it_can_be_found_again() -> None:
-    """The outbox key stands in the metadata and in the first block's id, and nothing else does."""
+    """The outbox key is in the metadata and in the first block's id, and nothing else does."""
     made = question_message(session(prompt()), prompt(), FLOW)
     assert made.blocks[0]["block_id"] == "prompt:prompt-1"
     assert made.metadata == {"event_type": "sayso_post", "event_payload": {"key": "prompt:prompt-1"}}
@@ -143,7 +143,7 @@ def test_the_deadline_is_shown_as_a_date(fields: dict[str, Any], now: str | None
 
 
 def test_the_place_is_shown() -> None:
-    """Flow and node stand in the last line; the session is named on the card."""
+    """Flow and node are in the last line; the session is named on the card."""
     assert shown_as(prompt()).splitlines()[-1] == "rollback › Gate"
 
 
@@ -334,7 +334,7 @@ def test_where_no_button_can_be_shown_a_question_for_files_says_to_reply() -> No
 
 
 def test_a_question_that_expired_names_the_step_as_people_know_it() -> None:
-    """Where it goes on is said by the step's name, as while it was open."""
+    """Where it continues is said by the step's name, as while it was open."""
     expired = prompt(status="expired", onTimeout="goto:tell", at=T1)
     assert "the run continues at *Tell*" in closed_as(expired)
 
@@ -386,7 +386,7 @@ def test_words_of_the_policy_name_people_and_times_as_slack_shows_them(text: str
 
 
 def test_a_question_that_begins_with_code_does_not_open_code_in_what_follows() -> None:
-    """The first line of words is told; a fence without its end would take in all that stands below."""
+    """The first line of words is told; a fence without its end would take in all that is below."""
     asked = prompt(message="```\nrm -rf /srv\n```\nRun this?")
     told = phrases.status_text([(session(asked), Flow()), (session(asked), Flow())], T1)
     assert "rm -rf /srv" in told

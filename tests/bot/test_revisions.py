@@ -137,7 +137,7 @@ def test_a_version_with_a_broken_file_is_not_served_and_said_once(
 
 
 def test_a_file_that_was_broken_before_holds_nothing_up(current: Path, tmp_path: Path) -> None:
-    """One that no version repairs is reported, and the others go on with each version."""
+    """One that no version repairs is reported, and the others continue with each version."""
     (current / "flows" / "three.yml").write_text(BROKEN.format("three"))
     library = Library(current / "flows")
     library.refresh()
@@ -148,7 +148,7 @@ def test_a_file_that_was_broken_before_holds_nothing_up(current: Path, tmp_path:
 
 
 def test_while_a_link_is_missing_the_flows_stay(current: Path, tmp_path: Path) -> None:
-    """A link that is removed and made anew does not take the flows away in between."""
+    """A link that is removed and made again does not take the flows away in between."""
     library = Library(current / "flows")
     library.refresh()
     current.unlink()
@@ -287,7 +287,7 @@ def test_a_checkout_that_others_may_write_runs_nothing(checkout: Path, opened: s
 
 
 def test_the_search_ends_at_the_first_folder_that_others_may_write(checkout: Path) -> None:
-    """A version that stands above such a folder is not that of the flows."""
+    """A version that is above such a folder is not that of the flows."""
     inner = checkout / "open" / "flows"
     inner.mkdir(parents=True)
     assert version_of(inner).revision is not None
@@ -327,7 +327,7 @@ def test_a_revision_that_is_no_plain_file_of_ours_is_passed_over(tmp_path: Path,
 
 @pytest.mark.parametrize("file", ["HEAD", "refs/heads/main", "commondir", "packed-refs"])
 def test_no_file_of_git_is_waited_for(checkout: Path, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pipe in place of a file of git holds nothing up: git itself, which waits for it, is ended."""
+    """A pipe instead of a file of git holds nothing up: git itself, which waits for it, is ended."""
     monkeypatch.setattr(revision, "_GIT_SECONDS", 0.2)
     place = checkout / ".git" / file
     place.unlink(missing_ok=True)
@@ -405,7 +405,7 @@ def test_flows_that_cannot_be_read_at_the_start_are_read_later(
 def test_one_file_that_cannot_be_read_is_read_again(
     current: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its flow stays as it was, the others go on, and it is taken without another change once it can be read."""
+    """Its flow stays as it was, the others continue, and it is taken without another change once it can be read."""
     library = Library(current / "flows")
     library.refresh()
     for name in ("one", "two"):

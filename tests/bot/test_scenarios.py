@@ -210,7 +210,7 @@ steps:
 
 
 async def test_people_can_pause_resume_steer_and_cancel(tmp_path: Path) -> None:
-    """A held session takes answers and starts nothing until somebody lets it go on; who cancels ends it."""
+    """A held session takes answers and starts nothing until somebody lets it continue; who cancels ends it."""
     steps = """
 nodes: {apply: done}
 steps:

@@ -119,7 +119,7 @@ async def test_a_call_is_corrected_another_refused_and_somebody_steers(tmp_path:
 
 
 async def test_people_speak_while_something_is_at_work(tmp_path: Path) -> None:
-    """A message while a tool runs stands behind its result; a pause while the model answers asks it again later."""
+    """A message while a tool runs is behind its result; a pause while the model answers asks it again later."""
     steps = """
 claude:
   - tools: [{name: logs, input: {service: checkout}}]
@@ -144,7 +144,7 @@ steps:
 
 
 async def test_files_of_the_session_are_read_and_written_without_a_word(tmp_path: Path) -> None:
-    """What only touches the session's own folder runs, is no effect, and is thrown away with the scenario."""
+    """What only touches the session's own folder runs, is not an effect, and is thrown away with the scenario."""
     steps = """
 claude:
   - tools: [{name: write_file, input: {path: notes.txt, content: it is slow}}]
@@ -172,7 +172,7 @@ steps:
 
 
 async def test_a_cap_is_a_question(tmp_path: Path) -> None:
-    """At its cap an agent stops for a person, who lets it go on."""
+    """At its cap an agent stops for a person, who lets it continue."""
     result = await talked(tmp_path, CAPPED, kills=True)
     assert result.passed, report(result)
 
@@ -323,7 +323,7 @@ steps:
 
 
 async def test_what_was_said_before_is_read_as_in_a_thread(tmp_path: Path) -> None:
-    """`said` of `start` stands in what `context` asks for, killed at every event too; `channel:1` takes the last of it."""
+    """`said` of `start` is in what `context` asks for, killed at every event too; `channel:1` takes the last of it."""
     for place in ("thread", "channel:2"):
         flow = FLOW.replace("max_turns: 4", f"max_turns: 4\n      context: {place}")
         result = await played(tmp_path, SAID, flow=flow, head=HEAD, kills=True, step=1)

@@ -12,7 +12,7 @@ from tests.bot.test_scenarios import GOOD, HEAD, scenario
 
 
 def problems(folder: Path, steps: str, head: str = HEAD) -> list[str]:
-    """What is wrong with a file, without the folder that it stands in."""
+    """What is wrong with a file, without the folder that it is in."""
     with pytest.raises(FlowError) as error:
         scenario(folder, steps, head=head)
     return [str(problem).removeprefix(f"{folder}/scenarios/") for problem in error.value.problems]

@@ -25,7 +25,7 @@ nodes:
 
 
 class Clock:
-    """A clock that stands still until it is set."""
+    """A clock that freezes until it is set."""
 
     def __init__(self, now: str) -> None:
         self.now = now

@@ -52,7 +52,7 @@ def derived(events: list[ev.Event], restart: int | None = None, content: bool = 
 
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
 def test_every_history_is_one_trace(path: Path) -> None:
-    """No two spans have one id, none ends before it begins, and of a session that is over each has its parent."""
+    """No two spans have one id, none ends before it begins, and of a session that has ended each has its parent."""
     found = derived(journal(path))
     ids = {span.id for span in found}
     assert len(ids) == len(found)
@@ -64,7 +64,7 @@ def test_every_history_is_one_trace(path: Path) -> None:
 
 
 def differs() -> bool:
-    """Whether another process that goes on, at any event, makes spans with other ids."""
+    """Whether another process that continues, at any event, makes spans with other ids."""
     events = journal(TALKED)
     plain = {(span.name, span.id, span.parent) for span in derived(events)}
     return any(
@@ -85,7 +85,7 @@ def test_random_ids_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_conversation_is_told_by_the_conventions() -> None:
-    """Agents, model calls and tools have the names of the conventions, and stand in each other."""
+    """Agents, model calls and tools have the names of the conventions, and are in each other."""
     found = derived(journal(TALKED))
     named = {span.id: span.name for span in found}
     around = {(span.name, named.get(span.parent or 0)) for span in found}
@@ -190,7 +190,7 @@ class Stuck(SpanExporter):
 
 
 async def test_a_collector_that_hangs_stops_nothing(tmp_path: Path) -> None:
-    """Sessions go on; what does not fit into the queue is dropped, and so is what is refused; both are counted."""
+    """Sessions continue; what does not fit into the queue is dropped, and so is what is refused; both are counted."""
     stuck = Stuck()
     async with running(open_store("memory:"), tmp_path) as rig:
         export_spans(rig.engine, {QUEUE: "4", "OTEL_BSP_SCHEDULE_DELAY": "1"}, stuck)

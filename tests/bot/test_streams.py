@@ -235,7 +235,7 @@ async def test_text_is_shown_while_it_comes_and_is_whole_at_the_end(rig: Rig) ->
 
 
 async def test_a_turn_that_begins_again_takes_the_place_of_the_first_attempt(rig: Rig) -> None:
-    """After a failed stream the new attempt's text stands in the same message, and nothing of the old one is left."""
+    """After a failed stream the new attempt's text is in the same message, and nothing of the old one is left."""
     session_id, state = await started(rig)
     long = "old " * 1_500
     hears(rig, session_id, long)
@@ -253,7 +253,7 @@ async def test_a_turn_that_begins_again_takes_the_place_of_the_first_attempt(rig
 async def test_words_of_a_failed_call_are_gone_before_the_next_one_speaks(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A model call that failed is made again later, hours later perhaps: what it said is no part of the answer."""
+    """A model call that failed is made again later, hours later perhaps: what it said is not part of the answer."""
     session_id, state = await writing(rig, "Half an answer that nobody")
     await rig.settled(text_key(session_id, TURN))
     drawn, draw = asyncio.Event(), Pieces.draw
@@ -435,7 +435,7 @@ async def test_an_edit_does_not_wait_for_a_thread_with_the_turn_that_the_thread_
 
 @pytest.mark.parametrize("ends", ["an answer that is data", "a call that is given up"])
 async def test_a_text_of_which_nothing_stays_is_kept_no_longer(rig: Rig, ends: str) -> None:
-    """A turn that showed nothing is over for this process too: neither its words nor the task that shows them are kept."""
+    """A turn that showed nothing has ended for this process too: neither its words nor the task that shows them are kept."""
     session_id, state = await started(rig)
     assert rig.outbound is not None
     streams = rig.outbound.streams

@@ -1,4 +1,4 @@
-"""A failed run goes on in Slack: the note of its end has a button to try again at the step that failed, and one to start anew."""
+"""A failed run continues in Slack: the note of its end has a button to try again at the step that failed, and one to start again."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Service:
 
 
 def test_a_press_tries_a_failed_run_again_at_the_step_that_failed(tmp_path: Path) -> None:
-    """What was done and approved stays, the thread goes on, and the button is gone; a press that comes late begins nothing."""
+    """What was done and approved stays, the thread continues, and the button is gone; a press that comes late begins nothing."""
 
     async def story() -> None:
         service = Service()

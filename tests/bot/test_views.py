@@ -186,7 +186,7 @@ async def desk() -> AsyncIterator[Desk]:
 
 
 async def test_only_what_is_right_spends_the_key(desk: Desk) -> None:
-    """A refusal stands in the acknowledgement and stores nothing; what is right is stored once, and closes the view."""
+    """A refusal is in the acknowledgement and stores nothing; what is right is stored once, and closes the view."""
     assert await desk.receive("oops") == {"response_action": "errors", "errors": {"field:x": "wrong"}}
     assert desk.store.inbox.row("view:T1:V1") is None
     assert await desk.receive("right") == {}
@@ -233,7 +233,7 @@ async def test_without_the_store_there_is_no_acknowledgement(
 
 
 def test_a_refusal_of_the_whole_has_a_place() -> None:
-    """It stands at the first input; a view without inputs becomes the words."""
+    """It is at the first input; a view without inputs becomes the words."""
     found = payloads.read(submitted(), HOME)
     assert isinstance(found, decisions.Submission)
     said = acknowledgement(Refuse("Too late."), found)

@@ -90,7 +90,7 @@ class Cli:
 
     @contextlib.contextmanager
     def started(self, *arguments: str) -> Iterator[prefork.Forked]:
-        """A command that goes on by itself, killed at the end if it still runs."""
+        """A command that continues by itself, killed at the end if it still runs."""
         process = prefork.start(command(*arguments), cwd=self.cwd, env=environment(self.cwd, **self.env))
         try:
             yield process

@@ -140,7 +140,7 @@ class Crowd:
         self.home = self.folder / (".sayso/dev" if self.slack else ".sayso")
         self.bot: prefork.Forked | None = None
 
-    # --- what stands in the store --------------------------------------------------------------------------
+    # --- what is in the store --------------------------------------------------------------------------
 
     @contextmanager
     def store(self) -> Iterator[SqliteStore]:

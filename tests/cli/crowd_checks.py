@@ -68,7 +68,7 @@ def _agrees(done: Done, journal: list[Event]) -> Iterator[str]:
 
 
 def _says(event: Event) -> tuple[object, ...]:
-    """What a person said that stands in an event."""
+    """What a person said that is in an event."""
     match event.type:
         case "prompt:answered":
             return (event.answer.get("text"),)

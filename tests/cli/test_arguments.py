@@ -1,4 +1,4 @@
-"""From the words of a command line to the values of options; what is no command line is refused with a sentence and exit
+"""From the words of a command line to the values of options; what is not a command line is refused with a sentence and exit
 code 2, and the shell is told what can stand next."""
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ def given(line: str) -> dict[str, Any]:
     ],
 )
 def test_a_command_line_gives_each_option_its_value(line: str, found: dict[str, Any]) -> None:
-    """Options stand anywhere, with a space, with `=`, or right behind a short one; the last of several counts."""
+    """Options are anywhere, with a space, with `=`, or right behind a short one; the last of several counts."""
     assert given(line) == found
 
 
 def test_options_of_all_commands_stand_before_the_command() -> None:
-    """`-v` counts, and the first word that is no option ends them."""
+    """`-v` counts, and the first word that is not an option ends them."""
     command, (shared, own) = read("sayso", ROOT, ["-vv", "--home=x", "--verbose", "dev", "--port", "1"])
     assert (shared["verbose"], shared["home"], command.name, own["port"]) == (3, "x", "dev", 1)
 
@@ -129,7 +129,7 @@ def test_the_help_is_as_wide_as_the_terminal(
 
 
 def offered(line: str, cwd: Path) -> list[str]:
-    """What a shell is told that can stand at the end of the line."""
+    """What a shell is told that can be at the end of the line."""
     told = cwd / "told"
     asked = {"COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": "\n"}
     env = os.environ | asked | {"_ARGCOMPLETE_STDOUT_FILENAME": str(told), "SAYSO_FLOWS": "flows"}

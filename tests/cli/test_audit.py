@@ -50,7 +50,7 @@ def test_an_export_says_who_was_asked_who_decided_and_what_ran(cli: Cli, approve
 
 
 def test_a_cursor_goes_on_where_the_export_before_ended(cli: Cli, approved: str) -> None:
-    """A session that went on gives what is new, one that did not gives nothing; a new cursor gives everything."""
+    """A session that continued gives what is new, one that did not gives nothing; a new cursor gives everything."""
     first = records(cli, "--cursor", "seen")
     assert records(cli, "--cursor", "seen") == []
     two_questions(cli)
@@ -89,7 +89,7 @@ def test_the_key_of_an_auditor_is_enough_after_another_one_took_its_place(cli: C
 
 
 def test_the_end_of_a_run_is_attested_and_published(cli: Cli, approved: str) -> None:
-    """A checkpoint of the run that ended stands in the file that the setting names, and the export agrees with it."""
+    """A checkpoint of the run that ended is in the file that the setting names, and the export agrees with it."""
     cli.env["SAYSO_CHECKPOINTS"] = "published"
     gated(cli, "['local:ana']")
     cli.run("run", "gated", "--no-input")

@@ -92,7 +92,7 @@ ERRS = [
 async def test_a_model_that_errs_is_led_to_a_flow_that_is_valid_and_saves_nothing_before(
     folder: Path,
 ) -> None:
-    """It tries to save each draft, and corrects only what stands at the line that a problem names, or right below it."""
+    """It tries to save each draft, and corrects only what is at the line that a problem names, or right below it."""
     async with session(folder.parent) as client:
 
         async def call(name: str, **given: Any) -> dict[str, Any]:
@@ -198,7 +198,7 @@ async def test_hostile_texts_and_paths_are_refused_and_the_server_goes_on(folder
 
 @pytest.mark.process
 def test_bytes_that_are_no_text_end_no_conversation(folder: Path) -> None:
-    """A line that is not UTF-8, one with half a surrogate pair and one that is no JSON: the call behind them is answered."""
+    """A line that is not UTF-8, one with half a surrogate pair and one that is not JSON: the call behind them is answered."""
 
     def line(number: int, method: str, **params: Any) -> bytes:
         return (
@@ -307,7 +307,7 @@ def test_a_loop_of_links_is_no_file(bench: Bench, folder: Path) -> None:
 
 @pytest.mark.parametrize("link", ["scenarios", "restart.yml"])
 def test_a_link_out_of_the_folder_is_not_followed(bench: Bench, folder: Path, link: str) -> None:
-    """Neither one in place of the folder of scenarios, nor one in place of a flow."""
+    """Neither one instead of the folder of scenarios, nor one instead of a flow."""
     outside = folder.parent / "outside"
     outside.mkdir()
     (outside / "kept").write_text("as it was")
@@ -320,7 +320,7 @@ def test_a_link_out_of_the_folder_is_not_followed(bench: Bench, folder: Path, li
 
 
 def test_a_text_that_breaks_another_flow_is_not_saved(bench: Bench, folder: Path) -> None:
-    """One that calls it with an input that would be gone: the problem stands in that other flow."""
+    """One that calls it with an input that would be gone: the problem is in that other flow."""
     called = "flow: called\ninputs: {host: {type: string}}\nnodes: [{id: a, type: noop}]\n"
     calls = "flow: calls\nnodes: [{id: b, type: flow, with: {flow: called, inputs: {host: web-1}}}]\n"
     for file, text in (("called.yml", called), ("calls.yml", calls)):

@@ -186,6 +186,6 @@ def test_what_a_crowd_of_commands_says_is_what_happened(seed: int, tmp_path: Pat
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", SEEDS[:8])
 def test_the_same_beside_a_bot_that_is_killed(seed: int, tmp_path: Path) -> None:
-    """The bot serves the session, and is off now and then: what is kept for it is told so, and is no success."""
+    """The bot serves the session, and is off now and then: what is kept for it is told so, and is not a success."""
     played = crowd.play(tmp_path / "crowd", seed, ROUNDS, slack=True, locked=seed % 4 == 2)
     assert not crowd_checks.problems(played)

@@ -333,7 +333,7 @@ def by(cli: Cli, name: str, *command: str) -> Done:
 
 
 def test_one_account_is_one_voice_under_any_name(cli: Cli) -> None:
-    """A second vote from one account is no second person's, and takes the place of the first."""
+    """A second vote from one account is not a second person's, and takes the place of the first."""
     prompt = asked(cli, TWO)
     assert by(cli, "alice", "prompts", "answer", prompt, "Approve").code == 3
     again = by(cli, "bob", "prompts", "answer", prompt, "Approve")

@@ -57,7 +57,7 @@ def test_no_help_breaks_a_word_at_80_columns(prog: str, of: Command | Group) -> 
 
 @pytest.mark.parametrize("declared", DECLARED, ids=[one.does for one in DECLARED])
 def test_paragraphs_of_a_help_are_as_wide_as_the_terminal(declared: Command) -> None:
-    """How the text stands in the code shows nowhere."""
+    """How the text is in the code shows nowhere."""
     page = Parser("sayso", declared, width=78).format_help()
     about = page[page.index("\n\n") : page.index("options:")]
     assert "  " not in about.partition("positional arguments:")[0]

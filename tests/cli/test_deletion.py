@@ -233,7 +233,7 @@ def test_a_command_that_only_changes_rows_does_its_part(
 def test_a_command_is_done_whatever_becomes_of_old_sessions(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it was called for is stored and said; a retention that fails then is no failure of the command."""
+    """What it was called for is stored and said; a retention that fails then is not a failure of the command."""
     filled(settings).close()
 
     def fails(*args: object) -> retention.Steps:
@@ -271,7 +271,7 @@ def test_the_file_shrinks(settings: Settings) -> None:
 
 
 def test_compact_makes_an_old_file_shrinkable(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
-    """It is written anew, and keeps what it had."""
+    """It is written again, and keeps what it had."""
     store = filled(settings)
     store._db.raw.pragma("auto_vacuum", "NONE")  # type: ignore[attr-defined]
     store._db.raw.execute("VACUUM")  # type: ignore[attr-defined]
@@ -385,7 +385,7 @@ nodes:
 
 
 def left_of(home: Path, *words: bytes) -> list[str]:
-    """Which of these words stand in the database or its log."""
+    """Which of these words are in the database or its log."""
     found = b"".join(file.read_bytes() for file in home.glob("sayso.db*"))
     return [word.decode() for word in words if word in found]
 

@@ -1,7 +1,7 @@
 """Events in words: what a terminal, a scenario's story and the tree of a session say of them.
 
 `described.txt` is a gallery: each type of event with the lines that real histories give for it. After a change of words,
-`python -m tests.cli.test_described` writes it anew, to be read in review.
+`python -m tests.cli.test_described` writes it again, to be read in review.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def test_an_answer_from_an_account_of_another_name_is_marked() -> None:
 
 
 def test_a_node_that_left_at_a_checkpoint_is_told_so() -> None:
-    """It goes on from there: nothing about it is unknown."""
+    """It continues from there: nothing about it is unknown."""
     assert told("work", "left") == "  ! work  left; can continue where it stopped"
 
 

@@ -256,7 +256,7 @@ async def test_flows_with_agents_need_a_key(cli: Cli) -> None:
 
 
 async def test_a_damaged_database_fails(cli: Cli) -> None:
-    """A file that is no sound database is told, and left as it is."""
+    """A file that is not a sound database is told, and left as it is."""
     cli.write("flows/hello.yml", "flow: hello\nnodes:\n  - {id: a, type: noop}\n")
     await asyncio.to_thread(cli.run, "run", "hello")
     file = cli.cwd / ".sayso/sayso.db"
@@ -388,7 +388,7 @@ def test_each_thing_that_a_manifest_needs_is_noticed_when_it_is_changed(name: st
 
 @pytest.mark.parametrize("manifest", [None, [], "text", {}, {"features": 3, "settings": []}])
 def test_anything_else_is_no_manifest(manifest: Any) -> None:
-    """Whatever stands in the file, it is told what is wrong and nothing breaks."""
+    """Whatever is in the file, it is told what is wrong and nothing breaks."""
     assert manifest_problems(manifest)
 
 
@@ -498,7 +498,7 @@ def test_what_is_no_place_for_files_is_refused(tmp_path: Path, url: str) -> None
 
 
 def test_a_home_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Doctor says that the folder is not writable, in place of SQLite's words for it, and advises no restore."""
+    """Doctor says that the folder is not writable, instead of SQLite's words for it, and advises no restore."""
     here = settings.load_settings({}, cwd=tmp_path, database_url=f"sqlite:///{tmp_path / 'sayso.db'}")
     (tmp_path / "sayso.db").write_bytes(b"not even a database")
     monkeypatch.setattr(os, "access", lambda *_: False)

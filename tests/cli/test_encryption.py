@@ -62,7 +62,7 @@ def test_keys_can_be_a_secret(home: Cli, where: str) -> None:
 
 
 def test_the_key_of_a_start_is_plain_nowhere(home: Cli) -> None:
-    """What `start-flow --key` was given stands in the database as a digest, and counts once all the same."""
+    """What `start-flow --key` was given is in the database as a digest, and counts once all the same."""
     start = ("start-flow", "kept", "--channel", "#ops", "--key", "heron-7", "--wait", "0")
     assert [home.run(*start).code for _ in range(2)] == [3, 3]
     files = [file.read_bytes() for file in (home.cwd / ".sayso").glob("sayso.db*")]

@@ -1,7 +1,7 @@
 """`sayso explain`: flows in sentences.
 
 `explained.txt` is a gallery: every example, and a flow that has what they have not. After a change of words,
-`python -m tests.cli.test_explain` writes it anew, to be read in review.
+`python -m tests.cli.test_explain` writes it again, to be read in review.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def test_each_node_of_a_flow_is_told(name: str) -> None:
 
 
 def test_it_is_a_command(cli: Cli) -> None:
-    """It takes a file or a name; what is no flow is refused in a sentence."""
+    """It takes a file or a name; what is not a flow is refused in a sentence."""
     cli.write("flows/rest.yml", REST)
     told = explained(load_flow(REST, "rest.yml"))
     assert [cli.run("explain", name).out for name in ("rest", "flows/rest.yml")] == [told, told]

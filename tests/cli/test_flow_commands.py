@@ -151,7 +151,7 @@ def test_every_error_of_the_store_has_the_code_of_the_store() -> None:
 
 
 def test_the_status_of_a_session_is_an_exit_code() -> None:
-    """Complete is 0, failed and aborted are 1, everything that goes on later is 3."""
+    """Complete is 0, failed and aborted are 1, everything that continues later is 3."""
     ended: dict[str, int] = {
         outcome: exit_of(State(phase="ended", outcome=outcome))
         for outcome in ("complete", "failed", "aborted")

@@ -130,7 +130,7 @@ def test_the_check_for_ci_runs_commands_that_there_are(cli: Cli) -> None:
 
 
 def test_the_first_flow_is_the_one_of_the_readme() -> None:
-    """So that the quickstart can go on with it."""
+    """So that the quickstart can continue with it."""
     assert (STARTER / "maintenance.yml").read_text() in (ROOT / "README.md").read_text()
 
 

@@ -44,7 +44,7 @@ def rollout(cli: Cli) -> None:
 
 
 def test_what_happens_inside_is_told_with_its_place(cli: Cli) -> None:
-    """Each line names its place, a pass its item, and a question where it stands."""
+    """Each line names its place, a pass its item, and a question where it is."""
     rollout(cli)
     with cli.terminal("run", "rollout") as terminal:
         terminal.expect("How is eu?")
@@ -61,7 +61,7 @@ def test_what_happens_inside_is_told_with_its_place(cli: Cli) -> None:
 
 
 def test_a_node_with_on_failure_is_told_as_failed_only(cli: Cli) -> None:
-    """That its `on_failure` is over does not look as if the node had completed, inside a branch either."""
+    """That its `on_failure` has ended does not look as if the node had completed, inside a branch either."""
     cli.write(
         "flows/mends.yml",
         """flow: mends

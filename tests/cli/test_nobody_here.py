@@ -87,7 +87,7 @@ def test_with_wait_a_command_stays(cli: Cli) -> None:
 
 
 def test_a_held_session_waits_for_a_person(cli: Cli) -> None:
-    """Whoever paused it, or an admin, lets it go on."""
+    """Whoever paused it, or an admin, lets it continue."""
     cli.write("flows/nap.yml", NAP)
     session_id = rests(cli, "run", "nap", "--no-input")["sessionId"]
     held = cli.run("sessions", "pause", session_id, "--json")

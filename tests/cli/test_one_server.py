@@ -43,7 +43,7 @@ async def test_a_second_dev_offers_the_page_that_is_there(cli: Cli) -> None:
 
 
 async def test_a_health_check_tells_a_server_that_works_from_one_that_does_not(cli: Cli) -> None:
-    """A bot that serves is alive; one whose event loop stands still, and one that was killed, are not."""
+    """A bot that serves is alive; one whose event loop freezes, and one that was killed, are not."""
     cli.write("flows/asks.yml", ASKS)
     look = ("--home", ".sayso/dev", "doctor", "--live")
     with cli.started("dev", "--port", "0", "--no-open") as process:

@@ -57,5 +57,5 @@ def test_a_place_shows_no_password() -> None:
     ],
 )
 def test_a_statement_is_put_into_other_words(sql: str, words: str, picked: tuple[int, ...]) -> None:
-    """Places are numbered anew, without those that nothing uses, and hints for SQLite are left out."""
+    """Places are numbered again, without those that nothing uses, and hints for SQLite are left out."""
     assert statement(sql) == (words, picked)

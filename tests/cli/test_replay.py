@@ -114,7 +114,7 @@ CHANGES = {
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Cli:
-    """A home with a run that is over."""
+    """A home with a run that has ended."""
     cli = Cli(tmp_path_factory.mktemp("replay"))
     cli.write("flows/deploy.yml", DEPLOY)
     paused = cli.run("run", "deploy", "--no-input")
@@ -127,7 +127,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Cli:
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_change_is_seen_where_it_counts(recorded: Cli, name: str) -> None:
-    """The first difference of a run that is over, and what became of its approvals; the exit code says whether there is one."""
+    """The first difference of a run that has ended, and what became of its approvals; the exit code says whether there is one."""
     (old, new), first, approvals = CHANGES[name]
     assert old in DEPLOY
     recorded.write("new.yml", DEPLOY.replace(old, new))
@@ -179,7 +179,7 @@ def test_exported_runs_are_compared_like_those_of_the_database(recorded: Cli) ->
 
 
 def test_what_there_is_no_run_of_is_refused(recorded: Cli) -> None:
-    """A name that no run has, an empty folder, a text that is no flow."""
+    """A name that no run has, an empty folder, a text that is not a flow."""
     for words in (
         ("replay", "nothing", "--against", "flows/deploy.yml"),
         ("replay", "deploy", "--against", "missing.yml"),

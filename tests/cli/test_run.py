@@ -95,7 +95,7 @@ def test_leaving_at_a_prompt_keeps_the_session(cli: Cli, leave: str) -> None:
 
 
 def test_the_hint_names_the_place_that_was_given(cli: Cli) -> None:
-    """The command that goes on is complete: it names the home that the run was given, and works."""
+    """The command that continues is complete: it names the home that the run was given, and works."""
     two_questions(cli)
     with cli.terminal("--home", "elsewhere", "run", "talk", "-i", "who=bob") as terminal:
         terminal.expect("Which region")
@@ -105,7 +105,7 @@ def test_the_hint_names_the_place_that_was_given(cli: Cli) -> None:
 
 
 def test_a_wrong_answer_is_explained_and_asked_again(cli: Cli) -> None:
-    """What is no option, and what does not fit an input's type, is said to be wrong; the question stays."""
+    """What is not an option, and what does not fit an input's type, is said to be wrong; the question stays."""
     cli.write(
         "flows/strict.yml",
         """flow: strict
@@ -146,7 +146,7 @@ nodes:
 
 
 def test_what_was_typed_before_a_question_does_not_answer_it(cli: Cli) -> None:
-    """A line that was typed while a node ran is no answer to the question that comes after it."""
+    """A line that was typed while a node ran is not an answer to the question that comes after it."""
     long_running(cli)
     text = (cli.cwd / "flows/slow.yml").read_text()
     cli.write(
@@ -290,7 +290,7 @@ def test_a_kill_in_the_middle_of_a_node_asks_what_to_do(
 
 
 def test_a_wait_node_is_waited_for_and_may_be_left(cli: Cli) -> None:
-    """A wait shows how long it still takes; Ctrl-C keeps it, and a later resume goes on with the same timer."""
+    """A wait shows how long it still takes; Ctrl-C keeps it, and a later resume continues with the same timer."""
     cli.write(
         "flows/nap.yml",
         f"""flow: nap
@@ -332,7 +332,7 @@ nodes:
 
 
 def test_what_was_due_while_nothing_ran_comes_before_the_rest(cli: Cli) -> None:
-    """A wait that is over and a question whose time is over go on at one `resume`, without anybody at the terminal."""
+    """A wait that has ended and a question whose time is over continue at one `resume`, without anybody at the terminal."""
     cli.write(
         "flows/late.yml",
         """flow: late
@@ -503,7 +503,7 @@ nodes:
 
 
 def test_a_question_can_be_answered_from_another_process(cli: Cli) -> None:
-    """A terminal that sits at a question goes on by itself when it is answered from elsewhere."""
+    """A terminal that sits at a question continues by itself when it is answered from elsewhere."""
     two_questions(cli)
     with cli.terminal("run", "talk", "-i", "who=bob") as terminal:
         terminal.expect("Which region")
@@ -531,7 +531,7 @@ def test_a_running_session_can_be_aborted_from_another_process(cli: Cli) -> None
 
 
 def test_a_deadline_decides_while_the_question_is_on_the_screen(cli: Cli) -> None:
-    """Nobody answers in time: the question goes away and the flow goes on with its default."""
+    """Nobody answers in time: the question goes away and the flow continues with its default."""
     cli.write(
         "flows/hurry.yml",
         """flow: hurry
@@ -552,7 +552,7 @@ nodes:
 
 
 def test_without_a_terminal_a_pause_is_json_and_three(cli: Cli) -> None:
-    """Standard output is one JSON document with what is asked; the exit code is 3; a later process goes on."""
+    """Standard output is one JSON document with what is asked; the exit code is 3; a later process continues."""
     two_questions(cli)
     paused = cli.run("run", "talk", "-i", "who=bob")
     assert (paused.code, paused.json["status"], paused.json["flow"]) == (3, "paused", "talk")

@@ -72,7 +72,7 @@ def test_missing_tokens_are_two(cli: Cli) -> None:
 
 
 def test_a_token_that_init_wrote_is_none(cli: Cli) -> None:
-    """What stands in the file that `sayso init` writes is no token, and Slack is not asked about it."""
+    """What is in the file that `sayso init` writes is not a token, and Slack is not asked about it."""
     cli.env = {"SLACK_BOT_TOKEN": "xoxb-...", "SLACK_APP_TOKEN": "xapp-..."}
     done = cli.run("start")
     assert (done.code, "SLACK_BOT_TOKEN is not set. Set it in .env " in done.err) == (2, True)

@@ -330,7 +330,7 @@ def test_a_database_without_its_key_is_refused(cli: Cli, paused: dict[str, Any])
 
 
 def test_a_session_that_was_set_aside_is_released_once_it_verifies(cli: Cli, paused: dict[str, Any]) -> None:
-    """What was changed outside stays set aside and says so; put back as it was, it verifies and goes on."""
+    """What was changed outside stays set aside and says so; put back as it was, it verifies and continues."""
     session_id = paused["sessionId"]
     assert (cli.run("sessions", "release", session_id).code, paused["status"]) == (2, "paused")
     file = next(cli.cwd.rglob("sayso.db"))

@@ -1,4 +1,4 @@
-"""Lines of a terminal: as wide as it is, each choice on one of its own, and what a session goes on with by itself."""
+"""Lines of a terminal: as wide as it is, each choice on one of its own, and what a session continues with by itself."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_the_line_of_what_works_never_goes_on_in_the_next_row(
     ("text", "wide"), [("plan", 4), ("計画", 4), ("🟡 x", 4), ("e\u0301", 1), ("한글", 4), ("", 0)]
 )
 def test_a_letter_takes_the_columns_that_a_terminal_gives_it(text: str, wide: int) -> None:
-    """Two for East Asian letters and emojis, none for an accent that stands on another letter."""
+    """Two for East Asian letters and emojis, none for an accent that is on another letter."""
     assert cells(text) == wide
 
 

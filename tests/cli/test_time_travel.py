@@ -132,7 +132,7 @@ def test_a_fork_goes_another_way_from_an_event_and_repeats_nothing(cli: Cli, pau
 
 
 def test_a_fork_answers_a_form_field_by_field(cli: Cli) -> None:
-    """The fields are JSON; what does not fit the form, and what is no JSON, is said and makes no session."""
+    """The fields are JSON; what does not fit the form, and what is not JSON, is said and makes no session."""
     form = "{properties: {system: {type: string}, days: {type: integer}}, required: [system, days]}"
     said = "{id: end, type: set, with: {said: '{{ nodes.what.values.days + 1 }}'}}"
     ask = f"{{id: what, type: ask, with: {{message: What?, form: {form}}}}}"
@@ -266,7 +266,7 @@ def test_a_migration_is_handed_to_the_terminal_that_has_the_session(cli: Cli) ->
 
 
 def test_migrate_asks_for_the_file_where_it_was_moved(cli: Cli, paused: dict[str, Any]) -> None:
-    """A file that is gone, and no flow of its name: the error names the file and the command; with the file it goes on."""
+    """A file that is gone, and no flow of its name: the error names the file and the command; with the file it continues."""
     session_id, moved = paused["sessionId"], cli.cwd / "moved.yml"
     (cli.cwd / "flows/talk.yml").rename(moved)
     done = cli.run("sessions", "migrate", session_id)
@@ -333,7 +333,7 @@ def test_doctor_names_the_sessions_whose_node_type_was_removed(cli: Cli, orphane
 
 
 def test_a_run_whose_node_type_was_removed_is_set_aside(cli: Cli, orphaned: str) -> None:
-    """No command works on it; it can be deleted, or it goes on once its type is there and it is released."""
+    """No command works on it; it can be deleted, or it continues once its type is there and it is released."""
     for command in ("resume", "abort", "pause"):
         refused = cli.run("sessions", command, orphaned)
         assert (refused.code, "on hold: the node type `slow_one`" in refused.err) == (6, True), refused

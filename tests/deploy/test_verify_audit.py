@@ -1,6 +1,6 @@
 """An auditor with the script and the public key finds every change of an export, and is told the place.
 
-The changes are generated: each byte flipped, each run of lines cut, each two lines swapped, each earlier state of the store in place of
+The changes are generated: each byte flipped, each run of lines cut, each two lines swapped, each earlier state of the store instead of
 a later one, and a second history from each point on.
 """
 
@@ -75,7 +75,7 @@ def grown_to(count: int, other: int | None = None) -> MemoryStore:
 
 @pytest.fixture(name="store")
 def two_sessions() -> MemoryStore:
-    """Two sessions, of which the first went on after the second was attested."""
+    """Two sessions, of which the first continued after the second was attested."""
     return grown_to(3)
 
 
@@ -171,7 +171,7 @@ def test_a_cut_or_a_swap_is_found_wherever_it_is(store: MemoryStore) -> None:
 
 
 def test_a_line_of_another_export_is_found(store: MemoryStore) -> None:
-    """Each line of an export with content in place of the same line of the one without, and the other way around."""
+    """Each line of an export with content instead of the same line of the one without, and the other way around."""
     keys, plain, full = evidence.keys(store), export(store), export(store, content=True)
     one, other = plain.splitlines(keepends=True), full.splitlines(keepends=True)
     assert len(one) == len(other)
@@ -183,7 +183,7 @@ def test_a_line_of_another_export_is_found(store: MemoryStore) -> None:
 
 
 def test_an_older_copy_of_the_store_is_found() -> None:
-    """Each earlier state in place of each later one: by a checkpoint that was published, and by an export of before."""
+    """Each earlier state instead of each later one: by a checkpoint that was published, and by an export of before."""
     stores = [grown_to(count) for count in range(1, len(STEPS) + 1)]
     keys = evidence.keys(stores[0])
     for older, later in itertools.combinations(stores, 2):
@@ -215,7 +215,7 @@ def test_two_histories_under_one_key_are_found() -> None:
 
 
 def test_a_session_that_was_told_anew_is_found() -> None:
-    """Even if the installation itself signs it: a later leaf goes on where the one before ended."""
+    """Even if the installation itself signs it: a later leaf continues where the one before ended."""
     store = MemoryStore(KEY)
     added(store, FIRST, HISTORIES[FIRST][:4])
     [before] = store.evidence.of(f"session-{FIRST}")
@@ -230,7 +230,7 @@ def test_a_session_that_was_told_anew_is_found() -> None:
 
 
 def test_a_missing_export_between_two_is_found(store: MemoryStore) -> None:
-    """An export that does not go on where the one before ended."""
+    """An export that does not continue where the one before ended."""
     first, size = export(store), store.evidence.size()
     added(store, THIRD, HISTORIES[THIRD][:5])
     added(store, THIRD, HISTORIES[THIRD])

@@ -31,7 +31,7 @@ def named(text: str) -> set[str]:
 
 
 def test_the_dashboard_shows_every_metric() -> None:
-    """No panel is empty for ever, and nothing is served that nobody would see."""
+    """No panel is empty forever, and nothing is served that nobody would see."""
     board = json.loads((DEPLOY / "grafana.json").read_text())
     shown = {name for panel in board["panels"] for each in panel["targets"] for name in named(each["expr"])}
     assert shown <= served()

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.process
 def test_the_program_runs_as_it_is_written(tmp_path: Path) -> None:
-    """It asks, ends, goes on in another runtime, and prints the question and the answer."""
+    """It asks, ends, continues in another runtime, and prints the question and the answer."""
     text = (ROOT / "docs" / "embedding.md").read_text()
     [program] = re.findall(r"```python\n(import asyncio.*?)```", text, re.S)
     done = subprocess.run(

@@ -41,7 +41,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Package
 async def test_a_thread_whose_node_type_is_gone_is_told_and_goes_on_after_its_release(
     tmp_path: Path, package: Package, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without the package other threads run, and this one is told what is missing and how it goes on; with the package and
+    """Without the package other threads run, and this one is told what is missing and how it continues; with the package and
     after the release it does."""
     flows = {"call": CALL, "other": OTHER}
     async with inhabited_town(tmp_path, flows) as (workspace, bot):

@@ -74,7 +74,7 @@ async def test_the_messages_tab_suggests_what_one_may_start(tmp_path: Path) -> N
 
 @simulated
 async def test_stopping_a_session_is_cancelling_it(tmp_path: Path) -> None:
-    """Whoever may not cancel is told so, and the session goes on; whoever may ends it."""
+    """Whoever may not cancel is told so, and the session continues; whoever may ends it."""
     async with agents_town(tmp_path) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "waits")
         await workspace.wait_for(lambda: statuses(workspace)[-1:] == ["active"])
@@ -92,7 +92,7 @@ async def test_stopping_a_session_is_cancelling_it(tmp_path: Path) -> None:
 
 @simulated
 async def test_a_refusal_of_what_agents_may_do_stops_nothing(tmp_path: Path) -> None:
-    """The flow goes on, and the reason is kept for whoever asks."""
+    """The flow continues, and the reason is kept for whoever asks."""
     async with agents_town(tmp_path) as (workspace, bot):
         workspace.core.faults.fail(STATUS, times=99, error="paid_teams_only")
         thread = await start_flow(workspace, "ana", "ops", "asks")

@@ -57,7 +57,7 @@ def preformatted(message: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 async def test_an_agent_is_seen_at_work(claude: ClaudeServer, tmp_path: Path) -> None:
-    """Its text and its call stand in one message of the thread, a question is asked, and the end is told."""
+    """Its text and its call are in one message of the thread, a question is asked, and the end is told."""
     ask = call("ask_human", {"question": "Which web?", "choices": ["web-1", "web-2"]}, "t2")
     claude.queue(
         Reply(
@@ -101,7 +101,7 @@ async def test_text_is_there_while_the_model_still_speaks(claude: ClaudeServer, 
 
 
 async def test_a_message_steers_a_running_agent(claude: ClaudeServer, tmp_path: Path) -> None:
-    """A message while the model speaks is marked as kept, stands in the next call, and is marked as read then. What a
+    """A message while the model speaks is marked as kept, is in the next call, and is marked as read then. What a
     colleague says is left alone."""
     slow = text("I look at the logs", hold_after="text_delta")
     claude.queue(slow, text("Only web-2 then."))
@@ -121,7 +121,7 @@ async def test_a_message_steers_a_running_agent(claude: ClaudeServer, tmp_path: 
 
 
 async def test_stop_keeps_the_partial_text_and_resume_goes_on(claude: ClaudeServer, tmp_path: Path) -> None:
-    """`stop` cuts the stream; what was said stays, marked; `resume` with words goes on with them."""
+    """`stop` cuts the stream; what was said stays, marked; `resume` with words continues with them."""
     slow = text("I restart everything now", hold_after="text_delta")
     claude.queue(slow, text("All right, nothing is restarted."))
     async with inhabited_town(tmp_path, {"investigate": INVESTIGATE}, env=claude.environ()) as (workspace, _):
@@ -183,7 +183,7 @@ async def test_words_to_an_agent_that_waits_for_a_decision_are_kept_and_that_is_
 async def test_a_call_that_waits_when_the_run_is_cancelled_waits_no_more(
     claude: ClaudeServer, tmp_path: Path
 ) -> None:
-    """Its line says that it will have no result, in place of the mark of what goes on."""
+    """Its line says that it will have no result, instead of the mark of what goes on."""
     claude.queue(Reply([call("shell", {"command": "echo one"}, "t1")], "tool_use"))
     async with inhabited_town(tmp_path, {"investigate": APPROVED}, env=claude.environ()) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "investigate")
@@ -253,7 +253,7 @@ def planned(first: str, second: str) -> dict[str, Any]:
 async def test_a_plan_is_ticked_in_its_message_over_a_kill(
     workspace: Workspace, claude: ClaudeServer, tmp_path: Path
 ) -> None:
-    """Stated, then ticked by another process after `kill -9`: one native plan, in the message where it stood."""
+    """Stated, then ticked by another process after `kill -9`: one native plan, in the message where it was."""
     slow = text("", hold_after="message_start")
     claude.queue(
         Reply([planned("in_progress", "pending")], "tool_use"),
@@ -282,7 +282,7 @@ async def test_a_plan_is_ticked_in_its_message_over_a_kill(
 async def test_an_agent_that_rests_is_woken_after_a_kill(
     workspace: Workspace, claude: ClaudeServer, tmp_path: Path
 ) -> None:
-    """The process dies while it listens. A reply that came meanwhile, and one that comes later, go on in the same conversation:
+    """The process dies while it listens. A reply that came meanwhile, and one that comes later, continue in the same conversation:
     each request is the one before with more behind it."""
     flow = INVESTIGATE.split("  - id: tell")[0] + "      follow_up: 7d\n"
     claude.queue(text("It was the disk."), text("db-2 is fine."), text("So is db-3."))

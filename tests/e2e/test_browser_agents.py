@@ -141,7 +141,7 @@ async def test_an_agent_is_steered_stopped_and_resumed(
     browser: Browser, seen: Workspace, tmp_path: Path, screen: str
 ) -> None:
     """Words to an agent that speaks are marked, first as kept and then as read; `stop` leaves what was said and marks
-    it, and `resume` with words goes on with them."""
+    it, and `resume` with words continues with them."""
     first = text("I look at every host, one after the other", hold_after="text_delta")
     second = text("Only web-2 then. It has no room left on", hold_after="text_delta")
     async with (
@@ -174,7 +174,7 @@ async def test_an_agent_is_steered_stopped_and_resumed(
 async def test_a_changed_listing_is_shown_and_offered_by_who_may_steer(
     browser: Browser, seen: Workspace, tmp_path: Path, screen: str
 ) -> None:
-    """A real server says something else: its difference is shown while the agent goes on, nobody else may decide about it,
+    """A real server says something else: its difference is shown while the agent continues, nobody else may decide about it,
     and from the word of whoever asked for the run the model is told the new words."""
     described = tmp_path / "described.json"
     described.write_text("{}")

@@ -44,7 +44,7 @@ nodes:
 async def test_a_decision_is_handed_over_and_rejected_with_a_reason(
     browser: Browser, seen: Workspace, tmp_path: Path, screen: str
 ) -> None:
-    """The new person is asked in place of the one before, who is refused from then on, and the reason stands on it."""
+    """The new person is asked instead of the one before, who is refused from then on, and the reason is on it."""
     async with (
         bot_here(seen, tmp_path, {"backups": GATE}),
         visiting(browser, seen, "hand", screen) as visit,

@@ -1,4 +1,4 @@
-"""What people see where the model does not answer: each card, its buttons, and that it goes on there."""
+"""What people see where the model does not answer: each card, its buttons, and that it continues there."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_a_refusal_is_answered_in_other_words_after_a_restart(
 async def test_an_answer_that_is_cut_is_gone_on_with(
     browser: Browser, seen: Workspace, tmp_path: Path, screen: str
 ) -> None:
-    """It goes on by itself three times, and then asks."""
+    """It continues by itself three times, and then asks."""
     pieces = [text(piece, stop_reason="max_tokens") for piece in ("One. ", "Two. ", "Three. ", "Four. ")]
     pieces.append(text("Five."))
     async with (

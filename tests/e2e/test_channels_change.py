@@ -52,7 +52,7 @@ async def test_a_reply_that_was_missed_in_a_channel_with_another_id_is_found(tmp
 
 @simulated
 async def test_a_channel_that_is_shared_pauses_its_runs(tmp_path: Path) -> None:
-    """When another organisation can read the channel, its run is paused and says so; `resume` of its owner goes on."""
+    """When another organisation can read the channel, its run is paused and says so; `resume` of its owner continues."""
     async with inhabited_town(tmp_path, {"asks": ASK}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "asks")
         await thread.says("First?")

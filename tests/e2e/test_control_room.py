@@ -96,7 +96,7 @@ async def test_a_start_that_slack_would_refuse_is_refused_on_the_page(
 
 
 async def test_people_and_channels_are_called_by_their_names(workspace: Workspace, tmp_path: Path) -> None:
-    """With the token of the bot the page asks Slack once what an id is called, and shows and finds that in place of it."""
+    """With the token of the bot the page asks Slack once what an id is called, and shows and finds that instead of it."""
     ana = workspace.user("ana").id
     async with beside(workspace, tmp_path) as visitor:
         told = await started(visitor, ana, "listed", why=f"<@{workspace.user('ben').id}>")

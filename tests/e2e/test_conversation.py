@@ -42,7 +42,7 @@ nodes:
 
 @simulated
 async def test_a_reply_that_counts_is_marked_and_one_that_is_refused_is_not(tmp_path: Path) -> None:
-    """The bot puts a check mark on the reply that it used; one that is no answer gets words and no mark."""
+    """The bot puts a check mark on the reply that it used; one that is not an answer gets words and no mark."""
     async with inhabited_town(tmp_path, {"number": NUMBER}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "number")
         await thread.says("How many?")
@@ -147,7 +147,7 @@ async def test_an_edit_before_the_reply_was_taken_changes_nothing(tmp_path: Path
 
 @simulated
 async def test_an_edited_mention_starts_nothing_and_says_so(tmp_path: Path) -> None:
-    """A mention with a slip is refused; mended by an edit it starts nothing, and its author is told to send it anew."""
+    """A mention with a slip is refused; mended by an edit it starts nothing, and its author is told to send it again."""
     async with inhabited_town(tmp_path, {"two": TWO}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "twoo")
         await thread.says("twoo")

@@ -64,7 +64,7 @@ async def shows(thread: ThreadView, ts: str, part: str) -> dict[str, Any]:
 
 @simulated
 async def test_a_quorum_shows_its_votes_and_names_who_decided(tmp_path: Path) -> None:
-    """The first of two votes stands on the prompt and on the card; the second decides, and both are named."""
+    """The first of two votes is on the prompt and on the card; the second decides, and both are named."""
     log = tmp_path / "log"
     async with inhabited_town(tmp_path, rollout(log, 2)) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "rollout")

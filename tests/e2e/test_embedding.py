@@ -1,4 +1,4 @@
-"""The example service is killed while it waits for a person, and the next process goes on."""
+"""The example service is killed while it waits for a person, and the next process continues."""
 
 from __future__ import annotations
 

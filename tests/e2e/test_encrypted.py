@@ -49,7 +49,7 @@ nodes:
 
 
 def traces(folder: Path, words: Iterable[str]) -> set[str]:
-    """The words that stand in any file below, also where rows of a database pack them; without the files that people sent."""
+    """The words that are in any file below, also where rows of a database pack them; without the files that people sent."""
     found = set()
     for path in folder.rglob("*"):
         if path.is_file() and "sessions" not in path.relative_to(folder).parts:
@@ -59,7 +59,7 @@ def traces(folder: Path, words: Iterable[str]) -> set[str]:
 
 
 def _rows(database: Path) -> bytes:
-    """All that stands in the rows of a database, unpacked."""
+    """All that is in the rows of a database, unpacked."""
     connection = apsw.Connection(str(database))
     pieces: list[bytes] = []
     for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall():
@@ -109,7 +109,7 @@ async def test_no_word_can_be_read_in_what_a_bot_leaves(workspace: Workspace, tm
             await _sayso(cli, tmp_path, "sessions", "export", session_id, "-o", str(bot.home / "export.json"))
             assert (while_it_runs, logged, traces(bot.home, WORDS)) == (set(), set(), set())
             assert _unsaid(bot.home / "sayso.db", session_id) == []
-            # Erased beside the bot: its thread goes on as that of any session that has ended.
+            # Erased beside the bot: its thread continues as that of any session that has ended.
             who = workspace.user("ana").id
             await workspace.wait_for(lambda: not _unsent(bot.home / "sayso.db"), PATIENCE)
             assert "1 session erased" in await _sayso(cli, tmp_path, "sessions", "delete", "--person", who)

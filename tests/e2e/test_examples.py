@@ -138,7 +138,7 @@ async def test_a_release_that_is_not_ready_stops(
 
 
 async def test_a_place_without_a_repository_is_named(tmp_path: Path) -> None:
-    """A path that is no repository ends the release with what git says about it."""
+    """A path that is not a repository ends the release with what git says about it."""
     async with inhabited_town(tmp_path, only(tmp_path, "release-checklist")) as (workspace, _):
         thread = await checklist(workspace, tmp_path)
         await thread.says("❌ *release-checklist* failed at *Look for uncommitted changes*")

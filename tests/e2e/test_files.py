@@ -85,7 +85,7 @@ async def test_words_to_a_question_for_files_get_one_hint(tmp_path: Path) -> Non
 async def test_a_kill_while_a_file_is_fetched_leaves_nothing_half(
     workspace: Workspace, tmp_path: Path
 ) -> None:
-    """After the restart the file is fetched once more, whole, and the flow goes on with it."""
+    """After the restart the file is fetched once more, whole, and the flow continues with it."""
     async with running_bot(workspace, tmp_path, {"report": REPORT}) as bot:
         thread = await start_flow(workspace, "ana", "ops", "report")
         await thread.says("drop the report")

@@ -86,7 +86,7 @@ async def test_roles_part_the_work(workspace: Workspace, tmp_path: Path) -> None
 
 @pytest.mark.long
 async def test_a_frozen_bot_does_nothing_twice(workspace: Workspace, tmp_path: Path) -> None:
-    """It is stopped while threads wait: the others go on, and when it wakes it works beside them."""
+    """It is stopped while threads wait: the others continue, and when it wakes it works beside them."""
     log = tmp_path / "log"
     async with fleet(workspace, tmp_path, two_steps(log), "all", "worker", **UNLIMITED) as bots:
         threads = await begun(workspace, 2)
@@ -232,7 +232,7 @@ async def test_doctor_says_which_role_nobody_has(workspace: Workspace, tmp_path:
             assert all(check.level == "ok" for check in check_fleet(store))
 
 
-# --- a sender that stands still -----------------------------------------------------------------------------------
+# --- a sender that freezes -----------------------------------------------------------------------------------
 
 QUESTION = """
 flow: asks
@@ -303,7 +303,7 @@ def own_server() -> Iterator[Any]:
 @pytest.mark.long
 async def test_a_fleet_outlives_its_server(workspace: Workspace, tmp_path: Path, own_server: Any) -> None:
     """It crashes, and is away for eight seconds while people reply: no process ends, nothing is done or said twice, and each log has
-    one line when that begins and one when it is over."""
+    one line when that begins and one when it has ended."""
     log = tmp_path / "log"
     roles, url = ("socket", "socket", "worker", "worker"), own_server.get_uri()
     async with fleet(workspace, tmp_path, two_steps(log), *roles, url=url, **UNLIMITED) as bots:
@@ -357,8 +357,8 @@ async def work(seconds: int, log: str) -> None:
 async def test_a_node_that_blocks_its_process(
     workspace: Workspace, tmp_path: Path, seconds: int, begun: int
 ) -> None:
-    """For longer than a silent process lives nobody takes over, since its signs of life go on; for half a minute somebody does. The
-    log says why all stands still, and when that is over nothing is done or said twice."""
+    """For longer than a silent process lives nobody takes over, since its signs of life continue; for half a minute somebody does. The
+    log says why all freezes, and when that has ended nothing is done or said twice."""
     log = tmp_path / "log"
     (tmp_path / "flows").mkdir()
     (tmp_path / "flows" / "blocking.py").write_text(BLOCKING)

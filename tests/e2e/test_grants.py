@@ -165,7 +165,7 @@ turns:
 async def allowed_widely(
     folder: Path, scope: str, turns: str = WIDE_SCRIPT
 ) -> AsyncIterator[tuple[Town, str, str]]:
-    """A bot one of whose runs is over, unless it does more, in which ana has allowed its call this far; its thread, and the grant."""
+    """A bot one of whose runs has ended, unless it does more, in which ana has allowed its call this far; its thread, and the grant."""
     script = folder / "asked.yml"
     script.write_text(turns)
     async with inhabited_town(folder, {"asked": WIDE}, agents=AgentSettings(script=script)) as (_, bot):
@@ -211,7 +211,7 @@ async def test_a_grant_of_a_flow_counts_in_the_next_run_of_its_channel_until_it_
 
 @simulated
 async def test_what_was_given_is_taken_back_also_where_the_flow_allows_no_more_of_it(tmp_path: Path) -> None:
-    """The run went over to a text with `grants: run`; others that keep the earlier one must not go on by it."""
+    """The run went over to a text with `grants: run`; others that keep the earlier one must not continue by it."""
     turns = WIDE_SCRIPT.replace(
         "- text", '- tools: [{name: ask_human, input: {question: "More?"}}]\n  - text'
     )

@@ -26,7 +26,7 @@ nodes:
 @simulated
 async def test_a_paused_session_keeps_answers_and_goes_on_after_resume(tmp_path: Path) -> None:
     """`pause` says so in the thread; an answer is recorded and starts nothing; others may not resume; `resume` and a
-    message goes on, and the flow has the message."""
+    message continues, and the flow has the message."""
     file = tmp_path / "effects"
     async with inhabited_town(tmp_path, {"regions": REGIONS.format(file=file)}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "releases", "regions")

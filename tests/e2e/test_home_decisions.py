@@ -54,7 +54,7 @@ async def press_home(workspace: Acts, user: str, label: str, **which: Any) -> No
 
 @simulated
 async def test_a_question_is_decided_on_the_home(tmp_path: Path) -> None:
-    """`Approve` there decides the same prompt: the thread goes on and shows who it was, and the Home is empty by itself."""
+    """`Approve` there decides the same prompt: the thread continues and shows who it was, and the Home is empty by itself."""
     async with inhabited_town(tmp_path, {"gate": GATE}) as (workspace, _):
         await workspace.open_home("dev")
         thread = await start_flow(workspace, "ana", "ops", "gate")

@@ -40,7 +40,7 @@ def flipped(body: bytes) -> bytes:
 
 @simulated
 async def test_a_damaged_snapshot_is_rebuilt_from_the_journal(tmp_path: Path) -> None:
-    """With a flipped byte in the snapshot row and garbage in the snapshot file the flow still goes on rightly."""
+    """With a flipped byte in the snapshot row and garbage in the snapshot file the flow still continues rightly."""
     log, files = tmp_path / "log", tmp_path / "snapshots"
     async with inhabited_town(tmp_path, two_steps(log), snapshot_dir=files) as (workspace, bot):
         thread = await start_flow(workspace, "ana", "ops", "steps")
@@ -58,7 +58,7 @@ async def test_a_damaged_snapshot_is_rebuilt_from_the_journal(tmp_path: Path) ->
 
 @simulated
 async def test_a_damaged_journal_sets_the_session_aside_and_the_thread_is_told(tmp_path: Path) -> None:
-    """One changed byte of a journal row: nothing of the session runs again, the thread is told, others go on."""
+    """One changed byte of a journal row: nothing of the session runs again, the thread is told, others continue."""
     log = tmp_path / "log"
     async with inhabited_town(tmp_path, two_steps(log)) as (workspace, bot):
         thread = await start_flow(workspace, "ana", "ops", "steps")

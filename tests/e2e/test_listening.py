@@ -52,7 +52,7 @@ def last(claude: ClaudeServer, number: int) -> list[dict[str, Any]]:
 
 
 async def test_a_dropped_picture_reaches_a_working_agent(claude: ClaudeServer, tmp_path: Path) -> None:
-    """It stands in the next call after the words; what cannot be read is named there, and its sender is told why."""
+    """It is in the next call after the words; what cannot be read is named there, and its sender is told why."""
     slow = text("I look", hold_after="text_delta")
     claude.queue(slow, text("I see a dot."))
     async with inhabited_town(tmp_path, {"look": LOOK}, env=claude.environ()) as (workspace, _):
@@ -72,7 +72,7 @@ async def test_a_dropped_picture_reaches_a_working_agent(claude: ClaudeServer, t
 
 
 async def test_files_of_an_answer_reach_the_agent_that_asked(claude: ClaudeServer, tmp_path: Path) -> None:
-    """They stand behind the answer in the next call; what cannot be read is named there, and its sender is told why."""
+    """They are behind the answer in the next call; what cannot be read is named there, and its sender is told why."""
     ask = call("ask_human", {"question": "What do you see?"}, "t1")
     claude.queue(Reply([ask], "tool_use"), text("I see a dot."))
     flow = LOOK + "      tools: [ask_human]\n"
@@ -193,7 +193,7 @@ async def test_several_agents_are_addressed_by_name(claude: ClaudeServer, tmp_pa
 async def test_words_by_name_and_a_press_for_an_agent_that_is_over_reach_no_other(
     claude: ClaudeServer, tmp_path: Path
 ) -> None:
-    """Their author learns that it is over; the menu does not say that they went to it."""
+    """Their author learns that it has ended; the menu does not say that they went to it."""
     held = {name: text(f"This is {name}", hold_after="text_delta") for name in ("alpha", "beta")}
 
     def answer(body: Any) -> Reply:
@@ -317,7 +317,7 @@ async def test_a_thread_that_cannot_be_read_is_said(claude: ClaudeServer, tmp_pa
 async def test_a_thread_that_slack_does_not_give_now_is_read_later(
     claude: ClaudeServer, tmp_path: Path
 ) -> None:
-    """Nothing is asked of the model until then: what it is told first stays in the conversation for ever."""
+    """Nothing is asked of the model until then: what it is told first stays in the conversation forever."""
     claude.queue(text("It was the pool."))
     flow = CALLED + "    retry: {attempts: 4, delay: 0s}\n"
     async with inhabited_town(tmp_path, {"look": flow}, env=claude.environ()) as (workspace, _):

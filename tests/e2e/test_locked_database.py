@@ -1,4 +1,4 @@
-"""Another program holds the database while the bot serves: its loops wait, and go on."""
+"""Another program holds the database while the bot serves: its loops wait, and continue."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_a_database_that_is_locked_at_the_start_is_waited_for(
 async def test_a_locked_database_does_not_end_the_bot(
     workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop: str
 ) -> None:
-    """The note of the last event and the hourly housekeeping are waited for, and the bot goes on."""
+    """The note of the last event and the hourly housekeeping are waited for, and the bot continues."""
     monkeypatch.setattr(connection, "BUSY_MILLISECONDS", 20)
     async with bot_here(workspace, tmp_path, ASKS) as bot:
         bot._heard = -1

@@ -1,4 +1,4 @@
-"""Locks in threads: who waits for whom stands on the card, and the next one goes on by itself."""
+"""Locks in threads: who waits for whom is on the card, and the next one continues by itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOTFIX = DEPLOY.replace("flow: deploy", "flow: hotfix\non_conflict: refuse")
 @simulated
 async def test_the_queue_for_a_lock_is_on_the_cards(tmp_path: Path) -> None:
     """Two wait behind a third; each card says whom it waits for and its place, also after the bot was killed; when
-    the holder has ended the next one goes on and the last one moves up."""
+    the holder has ended the next one continues and the last one moves up."""
     async with inhabited_town(tmp_path, {"deploy": DEPLOY, "hotfix": HOTFIX}) as (workspace, bot):
         first = await start_flow(workspace, "ana", "releases", "deploy service=api")
         await first.says("Deploy it?")

@@ -54,7 +54,7 @@ SAID = (
 
 
 async def told(folder: Path, *, restart: bool) -> str:
-    """What stands in the thread at the end of a run, in which somebody approved a call; the bot may start anew before."""
+    """What stands in the thread at the end of a run, in which somebody approved a call; the bot may start again before."""
     script = folder / "script.yml"
     script.write_text(SCRIPT)
     async with inhabited_town(folder, {"look": FLOW}, agents=AgentSettings(script=script)) as (_, bot):
@@ -76,7 +76,7 @@ def shown(bot: Town, root: str) -> str:
 
 
 async def all_stands(folder: Path, restart: bool) -> None:
-    """All that the agent said stands in the thread, the reason above the approval too, and each call with its result."""
+    """All that the agent said is in the thread, the reason above the approval too, and each call with its result."""
     blocks = await told(folder, restart=restart)
     assert [words for words in SAID if words not in blocks] == []
     assert "2 of 2 done" in blocks
@@ -91,12 +91,12 @@ async def test_a_plan_that_is_ticked_takes_no_words_away(tmp_path: Path) -> None
 
 @simulated
 async def test_a_plan_that_is_ticked_after_a_restart_takes_no_words_away(tmp_path: Path) -> None:
-    """Another process knows which entries stand in a message."""
+    """Another process knows which entries are in a message."""
     await all_stands(tmp_path, True)
 
 
 def test_drawing_an_earlier_list_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seeded fault: an entry that is put again draws the entries that stood there when it was shown first."""
+    """Seeded fault: an entry that is put again draws the entries that was there when it was shown first."""
 
     async def earlier(self: Pieces, row: OutboxRow) -> Any:
         return _piece(row)

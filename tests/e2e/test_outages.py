@@ -100,7 +100,7 @@ async def test_a_deleted_question_comes_again_and_after_three_copies_the_request
 async def test_a_revoked_token_ends_the_bot_and_another_one_goes_on(
     workspace: Workspace, tmp_path: Path
 ) -> None:
-    """It says what to do and ends with an error; what waited goes on after a start with a token that is accepted."""
+    """It says what to do and ends with an error; what waited continues after a start with a token that is accepted."""
     file = tmp_path / "effects"
     async with running_bot(workspace, tmp_path, {"gate": GATE.format(file=file)}) as bot:
         thread = await start_flow(workspace, "ana", "releases", "gate")

@@ -23,7 +23,7 @@ FLOW = "flow: talk\nnodes:\n" + "".join(
 
 @simulated
 async def test_messages_follow_each_other_at_once(tmp_path: Path) -> None:
-    """A flow goes on as soon as Slack has its message: several in a row take less than a sweep for each."""
+    """A flow continues as soon as Slack has its message: several in a row take less than a sweep for each."""
     async with inhabited_town(tmp_path, {"talk": FLOW}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "talk")
         await thread.says(f"message 1 of {MESSAGES}")
@@ -68,7 +68,7 @@ async def test_no_question_waits_for_an_edit(tmp_path: Path) -> None:
 
 @simulated
 async def test_an_edit_in_the_lane_of_its_thread_is_noticed(tmp_path: Path) -> None:
-    """Seeded fault: edits stand in the thread's order, before the next question."""
+    """Seeded fault: edits are in the thread's order, before the next question."""
     with (
         patch.object(outbox_worker, "lane_of", lambda row: row.lane),
         patch.object(outbox_worker, "_order", lambda row: row.id),

@@ -49,7 +49,7 @@ def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 async def test_a_reply_after_kill_9_goes_on_on_another_machine(
     workspace: Workspace, tmp_path: Path, env: dict[str, str]
 ) -> None:
-    """The bot is killed, and one with another home goes on: every node has run once."""
+    """The bot is killed, and one with another home continues: every node has run once."""
     log = tmp_path / "log"
     async with running_bot(workspace, tmp_path, two_steps(log), **env) as bot:
         thread = await start_flow(workspace, "ana", "ops", "steps")
@@ -85,7 +85,7 @@ async def test_a_health_check_asks_the_server(
 async def test_a_restart_of_the_server_ends_nothing(
     workspace: Workspace, tmp_path: Path, own_server: Any
 ) -> None:
-    """The bot goes on with what it had, and with what it is told then."""
+    """The bot continues with what it had, and with what it is told then."""
     log = tmp_path / "log"
     env = {"SAYSO_DATABASE_URL": own_server.get_uri(), "SAYSO_SECRET_KEY": KEY}
     async with running_bot(workspace, tmp_path, two_steps(log), **env):
@@ -163,7 +163,7 @@ async def test_a_bot_behind_a_pooler_is_killed_and_goes_on_elsewhere(
 
 @pytest.mark.long
 async def test_a_standby_that_takes_over_ends_nothing(workspace: Workspace, tmp_path: Path) -> None:
-    """All processes of the primary are killed: with the URL of both the bot goes on with what it had acknowledged."""
+    """All processes of the primary are killed: with the URL of both the bot continues with what it had acknowledged."""
     log, pair = tmp_path / "log", await asyncio.to_thread(Pair)
     env = {"SAYSO_DATABASE_URL": pair.url, "SAYSO_SECRET_KEY": KEY}
     try:
@@ -181,7 +181,7 @@ async def test_a_standby_that_takes_over_ends_nothing(workspace: Workspace, tmp_
 async def test_a_bot_whose_connections_are_ended_goes_on(
     workspace: Workspace, tmp_path: Path, env: dict[str, str]
 ) -> None:
-    """Also where that happens again and again: it connects anew, and loses nothing."""
+    """Also where that happens again and again: it connects again, and loses nothing."""
     log = tmp_path / "log"
     async with running_bot(workspace, tmp_path, two_steps(log), **env) as bot:
         thread = await start_flow(workspace, "ana", "ops", "steps")

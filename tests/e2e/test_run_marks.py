@@ -78,7 +78,7 @@ async def test_a_run_that_is_over_at_once_gets_one_mark(tmp_path: Path) -> None:
 
 @simulated
 async def test_a_slash_command_marks_no_message_of_the_bot(tmp_path: Path) -> None:
-    """Nobody's words stand there: the thread begins with a message of the bot, which says how it stands by itself."""
+    """Nobody's words are there: the thread begins with a message of the bot, which says how it stands by itself."""
     async with inhabited_town(tmp_path, {"gate": GATE}) as (workspace, place):
         await workspace.slash("ana", "ops", "/sayso", "run gate")
         await workspace.wait_for(lambda: len(workspace.messages("ops")) == 1)

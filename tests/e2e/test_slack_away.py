@@ -74,7 +74,7 @@ def in_order(thread: ThreadView, *parts: str) -> bool:
 async def test_while_slack_is_away_work_goes_on_and_all_is_shown_afterwards_in_order(
     tmp_path: Path, mode: AwayMode
 ) -> None:
-    """Answers at the terminal go on, what is to be said waits, and each thing stands once and in order in the end."""
+    """Answers at the terminal continue, what is to be said waits, and each thing stands once and in order in the end."""
     file = tmp_path / "effects"
     async with inhabited_town(tmp_path, {"steps": STEPS.format(file=file)}) as (workspace, bot):
         threads = [await start_flow(workspace, "ana", name, "steps") for name in ("ops", "releases")]

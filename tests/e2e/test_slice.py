@@ -39,7 +39,7 @@ nodes:
 async def test_a_reply_after_kill_9_goes_on_where_the_flow_stopped(
     workspace: Workspace, tmp_path: Path
 ) -> None:
-    """Mention, prompt, kill -9, restart, plain reply: the flow goes on, and every node has run once."""
+    """Mention, prompt, kill -9, restart, plain reply: the flow continues, and every node has run once."""
     log = tmp_path / "log"
     async with running_bot(workspace, tmp_path, two_steps(log)) as bot:
         thread = await start_flow(workspace, "ana", "ops", "steps")
@@ -203,7 +203,7 @@ async def test_what_is_delivered_twice_has_one_effect(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", ["drop_connection", "500"])
 @simulated
 async def test_a_post_whose_answer_was_lost_stands_once(tmp_path: Path, mode: str) -> None:
-    """When the answer to a post is lost after its effect, the prompt stands in the thread once and works."""
+    """When the answer to a post is lost after its effect, the prompt is in the thread once and works."""
     async with inhabited_town(tmp_path, {"two": TWO_QUESTIONS}) as (workspace, _):
         workspace.faults.effect_then_fail("chat.postMessage", times=2, mode=mode)  # type: ignore[arg-type]
         thread = await start_flow(workspace, "ana", "ops", "two")

@@ -94,7 +94,7 @@ async def test_sockets_that_carry_nothing_are_opened_anew_and_what_was_missed_is
 async def test_one_deaf_socket_of_two_is_found_by_what_the_other_hears(
     workspace: Workspace, tmp_path: Path
 ) -> None:
-    """Slack spreads envelopes: where all come through one socket, the other one is opened anew."""
+    """Slack spreads envelopes: where all come through one socket, the other one is opened again."""
     file = tmp_path / "effects"
     workspace.faults.ack_timeout = 0.1
     async with running_bot(workspace, tmp_path, {"mark": MARK.format(file=file)}) as bot:

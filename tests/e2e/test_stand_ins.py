@@ -50,7 +50,7 @@ def day(town: Town, ahead: int) -> str:
 
 
 async def days_pass(town: Town, count: int) -> None:
-    """Both clocks go on at once: nobody waits for days in which nothing happens."""
+    """Both clocks continue at once: nobody waits for days in which nothing happens."""
     town.ahead += count * 86400
     town.bot.service.notify()
     town.bot.outbound.notify()

@@ -1,4 +1,4 @@
-"""Who is no colleague decides nothing: guests, people of other organisations, bots, workflows, deactivated accounts, other
+"""Who is not a colleague decides nothing: guests, people of other organisations, bots, workflows, deactivated accounts, other
 teams. The real bot over real sockets, with Slack's payloads for each."""
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ async def test_no_question_waits_for_the_limits_of_edits(tmp_path: Path) -> None
 
 @simulated
 async def test_after_a_refusal_one_call_tries_and_two_lines_say_so(tmp_path: Path) -> None:
-    """Edits are refused for ten seconds: one call finds that out, one finds out that it is over; questions do not wait."""
+    """Edits are refused for ten seconds: one call finds that out, one finds out that it has ended; questions do not wait."""
     async with limited_town(tmp_path, 2) as (load, _):
         flows = asyncio.ensure_future(load.steady(16, 1.0))
         await asyncio.sleep(20)

@@ -55,13 +55,13 @@ async def open_form(workspace: Acts, thread: ThreadView, user: str = "ana") -> d
 
 
 def title(view: dict[str, Any]) -> str:
-    """What stands above a modal."""
+    """What is above a modal."""
     return str(view["title"]["text"])
 
 
 @simulated
 async def test_a_form_is_filled_in_and_its_mistakes_are_shown_where_they_are(tmp_path: Path) -> None:
-    """What is wrong is said at its field and takes nothing; what is right answers, and the flow goes on with it."""
+    """What is wrong is said at its field and takes nothing; what is right answers, and the flow continues with it."""
     async with inhabited_town(tmp_path, {"release": FORM}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "release")
         view = await open_form(workspace, thread)

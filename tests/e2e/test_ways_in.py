@@ -163,7 +163,7 @@ nodes:
 
 @simulated
 async def test_a_person_over_the_limit_is_told_which_and_until_when(tmp_path: Path) -> None:
-    """The start beyond the limit of a person is refused with the limit and when it is over; others go on."""
+    """The start beyond the limit of a person is refused with the limit and when it has ended; others continue."""
     rates = Rates(person=Rate(2, 600.0))
     async with inhabited_town(tmp_path, {"hello": LIMITED}, rates=rates) as (workspace, _):
         for _ in range(2):

@@ -199,7 +199,7 @@ def graph() -> Scenario:
 
 
 def limits() -> Scenario:
-    """People decide how a loop, and a loop edge, go on at their limits."""
+    """People decide how a loop, and a loop edge, continue at their limits."""
     text = """
 nodes:
   - {id: a, type: shell, with: {run: [ls]}}
@@ -424,7 +424,7 @@ nodes:
 
 
 def migrated() -> Scenario:
-    """A session that goes on with another text."""
+    """A session that continues with another text."""
     case = begin(TWO).when(NodeDone("a", 1, OUTPUT))
     new = flow_of(TWO.replace("  - {id: b", "  - {id: new, type: noop}\n  - {id: b"))
     past = Past(case.state, case.now)
@@ -435,7 +435,7 @@ def migrated() -> Scenario:
 
 
 def forked() -> Scenario:
-    """A fork of a session with a lock, votes and a question that was shown; it asks for the lock anew."""
+    """A fork of a session with a lock, votes and a question that was shown; it asks for the lock again."""
     parent = locked()
     at = next(event.seq for event in parent.events if event.type == "prompt:shown") + 1
     made = fork(parent.events, at, "session-f0rk", BEN, parent.now, "entropy")
@@ -467,7 +467,7 @@ def compacted() -> Talk:
 
 
 def stuck() -> Talk:
-    """Model calls without an answer to go on with: what follows by itself, and what people say."""
+    """Model calls without an answer to continue with: what follows by itself, and what people say."""
     case = talk('tools: [shell: {commands: ["restart *"]}]').model("", ("shell", {"command": "restart db"}))
     case.tool("tool[0]", OUTPUT).model("I", stop="refusal").decide("tell", reason="only look")
     case.when(case.broke("access_denied", retryable=False)).decide("model", reason="claude-opus-5-5")

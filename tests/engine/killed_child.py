@@ -2,7 +2,7 @@
 
 Run as `python -m tests.engine.killed_child FOLDER POINT`. POINT is `none`, or `before:N` / `after:N`: SIGKILL right
 before or right after the N-th commit of this process. It answers every question about an interruption with the
-words in `FOLDER/answers`, one line each time, and the flow's own question with `go on`; it writes a line to
+words in `FOLDER/answers`, one line each time, and the flow's own question with `continue`; it writes a line to
 `FOLDER/asked` before each answer about an interruption. It ends when the session has ended.
 """
 
@@ -32,7 +32,7 @@ SESSION = "session-0badcafe"
 
 
 def deadly(inner: Store, point: str) -> Store:
-    """A store that kills its own process before or after a commit (`before:2`); any other point is no death."""
+    """A store that kills its own process before or after a commit (`before:2`); any other point is not a death."""
     when, _, number = point.partition(":")
     at = nth(int(number or 0))
 
@@ -62,7 +62,7 @@ async def drive(folder: Path, point: str) -> None:
 
 
 async def answer(engine: Engine, folder: Path, state: State) -> None:
-    """Say what a person says: `go on` to the flow, the next of the prepared words to an interruption."""
+    """Say what a person says: `continue` to the flow, the next of the prepared words to an interruption."""
     prompt = state.prompts[next(iter(state.open_prompts))]
     value, text, key = None, "go on", f"person:{prompt.prompt_id}"
     if prompt.kind == "interrupted":

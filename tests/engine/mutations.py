@@ -83,7 +83,7 @@ def is_said(event: Event, name: str) -> bool:
     unknown = (
         ("prompt:requested", "prompt_id"),
         ("session:start", "session_id"),
-        # What a grant of another run is bound to stands in its row.
+        # What a grant of another run is bound to is in its row.
         ("grant:given", "wide"),
         ("grant:used", "grant"),
         ("grant:used", "prompt_id"),
@@ -137,7 +137,7 @@ def fields(events: Sequence[Event]) -> Iterator[Mutant]:
 
 
 def _values(events: Sequence[Event]) -> dict[str, list[Any]]:
-    """What stands in a field somewhere in the history."""
+    """What is in a field somewhere in the history."""
     found: dict[str, dict[Any, None]] = {}
     for event in events:
         for field in event.__struct_fields__:

@@ -62,7 +62,7 @@ def test_a_trail_that_keeps_the_digest_of_before_an_edit_is_noticed(monkeypatch:
 
 
 def test_what_was_said_is_a_digest_unless_the_content_is_asked_for() -> None:
-    """An input stands in the records of an export with content only; the digests are the same."""
+    """An input is in the records of an export with content only; the digests are the same."""
     plain, full = list(audit(decided())), list(audit(decided(), content=True))
     assert b"my api" not in encode([record.to_json() for record in plain])
     assert b"my api" in encode([record.to_json() for record in full])

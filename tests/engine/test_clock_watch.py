@@ -1,4 +1,4 @@
-"""A clock that was put forward is looked at twice before anything is over by it."""
+"""A clock that was put forward is looked at twice before anything has ended by it."""
 
 from __future__ import annotations
 

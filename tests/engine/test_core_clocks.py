@@ -58,7 +58,7 @@ def test_a_question_that_is_shown_elsewhere_keeps_its_clocks() -> None:
 
 
 def test_reminders_are_counted_and_go_on() -> None:
-    """Each reminder says its number and sets the next one; the session goes on waiting."""
+    """Each reminder says its number and sets the next one; the session continues waiting."""
     case = asked("remind_every: 10m, timeout: 1h")
     for count in (1, 2, 3):
         case.later(10 * MINUTE).when(timer(case, "remind"))
@@ -140,7 +140,7 @@ def test_without_may_answer_others_are_only_told() -> None:
 
 
 def test_while_a_node_is_let_finish_for_a_pause_nobody_is_told() -> None:
-    """A pause that waits for what runs is as quiet as the pause itself; the step is taken when the session goes on."""
+    """A pause that waits for what runs is as quiet as the pause itself; the step is taken when the session continues."""
     clocks = "remind_every: 10m, escalate: [{after: 15m, to: U0BEN}]"
     ask = f"[{{id: q, type: ask, with: {{message: Go?, {clocks}}}}}]"
     run = "[{id: a, type: shell, with: {run: [sleep]}}]"
@@ -158,7 +158,7 @@ def test_while_a_node_is_let_finish_for_a_pause_nobody_is_told() -> None:
 
 
 def test_while_held_nobody_is_told_and_the_steps_come_afterwards() -> None:
-    """Held, a reminder is put off and a step is recorded; when the session goes on, the step is taken, once."""
+    """Held, a reminder is put off and a step is recorded; when the session continues, the step is taken, once."""
     case = asked("remind_every: 10m, escalate: [{after: 15m, to: U0BEN}]")
     case.when(Hold(ANA)).later(20 * MINUTE)
     case.when(timer(case, "remind"))
@@ -211,7 +211,7 @@ nodes:
 
 
 def test_a_timeout_may_lead_elsewhere() -> None:
-    """`on_timeout: goto:<id>` goes on there, and what lies between never runs."""
+    """`on_timeout: goto:<id>` continues there, and what lies between never runs."""
     case = given(GOTO).started()
     case.when(case.shown()).later(600).when(timer(case, "deadline"))
     assert case.event("prompt:expired").outcome == "goto:late"
@@ -329,7 +329,7 @@ def test_an_evaluated_target_is_checked_too() -> None:
 
 
 def test_a_question_whose_message_was_deleted_is_asked_again_three_times() -> None:
-    """Each copy has a nonce of its own, the clocks go on, and after three copies it stays as it is."""
+    """Each copy has a nonce of its own, the clocks continue, and after three copies it stays as it is."""
     case = asked("timeout: 1h")
     deadline, nonces = case.prompt.deadline, {case.prompt.nonce}
     for copy in (1, 2, 3):

@@ -184,7 +184,7 @@ nodes:
 
 @pytest.mark.parametrize(("on_limit", "status"), [("fail", "failed"), ("continue", "complete")])
 def test_a_loop_at_its_limit(on_limit: str, status: str) -> None:
-    """A loop that would go on after its last round fails, unless it may continue."""
+    """A loop that would continue after its last round fails, unless it may continue."""
     flow = f"""
 nodes:
   - id: again
@@ -299,7 +299,7 @@ nodes:
 
 
 def test_questions_of_passes_and_branches_are_asked_in_the_order_of_the_flow() -> None:
-    """Twelve passes at once ask as their items stand in the list, and branches as they stand in the file: the tenth pass
+    """Twelve passes at once ask as their items are in the list, and branches as they are in the file: the tenth pass
     does not come before the second, nor `a` before `z`."""
     case = given(ORDERED).started()
     assert _asked(case) == [f"each[{index}]/ask" for index in range(12)]

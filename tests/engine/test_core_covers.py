@@ -83,7 +83,7 @@ def test_what_was_approved_runs() -> None:
 
 @pytest.mark.parametrize("goes_on", [{"with": {"on_reject": "continue"}}, {"on_error": "continue"}])
 def test_what_was_rejected_is_skipped(goes_on: dict[str, Any]) -> None:
-    """Where the flow goes on after a rejection, the covered node is skipped with the reason."""
+    """Where the flow continues after a rejection, the covered node is skipped with the reason."""
     gate, apply = nodes(goes_on.get("with"))
     case = given(text_of([{**gate, "on_error": goes_on.get("on_error", "fail")}, apply])).started(service="a")
     case.when(case.answer("reject"))
@@ -101,7 +101,7 @@ def test_what_nobody_was_asked_about_is_skipped() -> None:
 
 
 def test_what_timed_out_does_not_run() -> None:
-    """An approval that failed approved nothing, even where the flow goes on after it."""
+    """An approval that failed approved nothing, even where the flow continues after it."""
     case = given(text_of([{**nodes({"timeout": "5m"})[0], "on_error": "continue"}, nodes()[1]])).started(
         service="a"
     )
@@ -234,7 +234,7 @@ def test_an_approval_without_editable_fields_cannot_be_changed() -> None:
 
 
 def test_an_edit_with_which_the_node_could_not_run_is_refused() -> None:
-    """What would run is put together anew with each edit; where that fails, nothing is changed."""
+    """What would run is put together again with each edit; where that fails, nothing is changed."""
     form = {
         "properties": {"count": {"type": "string", "default": "GET"}},
         "required": ["count"],
@@ -328,7 +328,7 @@ def test_a_copy_needs_an_approval_of_its_own() -> None:
 
 
 def test_a_new_text_of_the_flow_covers_what_was_shown() -> None:
-    """A session does not go on with a text in which the approval covers nothing; what it does instead is not run."""
+    """A session does not continue with a text in which the approval covers nothing; what it does instead is not run."""
     case = session()
     without = flow_of(text_of([{"id": "gate", "type": "approval", "with": {k: v for k, v in GATE.items() if k != "covers"}}, nodes()[1]]))  # fmt: skip
     assert plan(case.flow, without, case.state).problems == [

@@ -74,7 +74,7 @@ def test_what_has_effects_is_asked_about_and_what_only_reads_runs_again(
 
 
 def test_done_completes_the_node_with_what_is_not_known() -> None:
-    """`done` goes on with an output whose unknown parts are null."""
+    """`done` continues with an output whose unknown parts are null."""
     case = running().claimed()
     case.when(case.answer("done"))
     assert [event.type for event in case.last[:3]] == ["prompt:answered", "flow:resumed", "node:completed"]
@@ -142,7 +142,7 @@ def test_with_ask_every_loss_of_a_node_is_a_question(
 
 @pytest.mark.parametrize("reason", ["timeout", "lost"])
 def test_with_again_a_timeout_or_lost_connection_is_a_failure(reason: Literal["timeout", "lost"]) -> None:
-    """What is safe to repeat is not repeated by itself for ever: it failed."""
+    """What is safe to repeat is not repeated by itself forever: it failed."""
     case = running("on_crash: again,").when(NodeCut("a", 1, reason))
     case.then("node:error", "flow:failed", "session:end")
     assert case.state.error is not None

@@ -98,7 +98,7 @@ def test_a_message_that_only_a_late_question_would_take_says_so() -> None:
 
 
 def test_a_message_goes_to_the_question_that_still_has_time() -> None:
-    """Of two questions, one of which is over, the other one is answered."""
+    """Of two questions, one of which has ended, the other one is answered."""
     both = ASK.replace("[{id: q", "[{id: fan, type: parallel, branches: {a: [{id: q").replace(
         "10m}}]", "10m}}], b: [{id: r, type: ask, with: {message: And?, timeout: 1h}}]}}]"
     )
@@ -130,7 +130,7 @@ def test_a_clock_that_jumped_decides_neither_for_nor_against_an_answer() -> None
 
 
 def test_a_clock_that_jumped_fires_no_timer() -> None:
-    """Neither deadlines nor waits are over by it."""
+    """Neither deadlines nor waits have ended by it."""
     case = shown(ASK).later(7_200)
     assert decide(case.flow, case.state, Due(case.timer), doubted(case), KINDS) == []
 

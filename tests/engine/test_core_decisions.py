@@ -60,7 +60,7 @@ def row(case: Scenario, prompt_id: str) -> PromptState:
 
 
 def test_the_first_of_two_approvals_decides_nothing() -> None:
-    """A vote is recorded, the flow goes on waiting, and the prompt shows how far it is."""
+    """A vote is recorded, the flow continues waiting, and the prompt shows how far it is."""
     case = gate(required=2)
     prompt_id = case.prompt.prompt_id
     case.when(case.answer("approve", actor=BEA)).then("prompt:voted")
@@ -158,7 +158,7 @@ def test_a_vote_of_somebody_who_may_not_counts_nothing() -> None:
 
 
 def test_text_never_votes() -> None:
-    """A text is no vote, whatever it says."""
+    """A text is not a vote, whatever it says."""
     case = gate(required=2)
     case.refused(case.answer(text="approve", actor=BEA), InvalidAnswer)
 
@@ -306,7 +306,7 @@ def test_nobody_is_handed_a_prompt_who_cannot_answer_any(facts: dict[str, bool])
 
 
 def test_changes_leave_enough_people_who_can_approve() -> None:
-    """Whoever changed it or handed it over is no approver any more, also where the list has e-mail addresses only."""
+    """Whoever changed it or handed it over is not an approver any more, also where the list has e-mail addresses only."""
     form = {"properties": {"count": {"type": "integer", "default": 1}}}
     more = {"form": form, "editable": ["count"], "exclude_requester": True}
     case = gate(approvers=["bea@example.com", "cem@example.com"], **more)
@@ -340,7 +340,7 @@ def test_a_question_can_be_handed_over_by_its_requester() -> None:
 
 
 def test_a_question_about_a_failed_step_can_be_handed_over() -> None:
-    """Whoever the question about a failure was handed to says how it goes on."""
+    """Whoever the question about a failure was handed to says how it continues."""
     case = given("nodes: [{id: f, type: fail, on_error: ask, with: {message: broken}}]")
     case.policy = Gate(home_team=TEAM)
     case.started(UMA).when(hand(case, UMA, "UBEA"))
@@ -350,7 +350,7 @@ def test_a_question_about_a_failed_step_can_be_handed_over() -> None:
 
 
 def test_a_closed_question_is_not_handed_over() -> None:
-    """Once it is answered, who answers it is no question any more."""
+    """Once it is answered, who answers it is not a question any more."""
     case = gate()
     late = hand(case, BEA, "UEVE")
     case.when(case.answer("approve", actor=CEM))

@@ -218,7 +218,7 @@ def test_who_may_not_resolve_a_failure_is_refused() -> None:
 
 
 def test_a_node_that_failed_before_it_had_an_input_is_evaluated_again() -> None:
-    """The configuration that could not be evaluated is evaluated anew, and may fail anew."""
+    """The configuration that could not be evaluated is evaluated again, and may fail again."""
     flow = """
 inputs: {data: {type: object}}
 nodes: [{id: a, type: set, with: {x: "{{ inputs.data.missing }}"}, on_error: ask}]
@@ -375,7 +375,7 @@ nodes:
 
 @pytest.mark.parametrize("held", [False, True])
 def test_goto_waits_for_a_held_session(held: bool) -> None:
-    """A jump that is decided while the session is held is carried out once it goes on."""
+    """A jump that is decided while the session is held is carried out once it continues."""
     flow = """
 nodes:
   - {id: a, type: noop}

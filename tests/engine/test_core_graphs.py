@@ -326,7 +326,7 @@ def test_a_person_skips_a_failed_node_of_a_graph_and_it_passes_on() -> None:
 
 
 def test_what_is_due_costs_what_is_open() -> None:
-    """A wide join looks at nothing that is over."""
+    """A wide join looks at nothing that has ended."""
     count = 60
     nodes = "".join(f"  - {{id: n{i}, type: noop}}\n" for i in range(count))
     edges = "".join(f"  - {{from: n{i}, to: end}}\n" for i in range(count))

@@ -1,4 +1,4 @@
-"""Leaving at a checkpoint: it is no crash and no failure; the node runs again, with what it saved."""
+"""Leaving at a checkpoint: it is not a crash and no failure; the node runs again, with what it saved."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_a_waiting_session_is_paused_by_a_person_and_keeps_its_place() -> None:
 
 
 def test_a_resume_before_its_turn_waits_again() -> None:
-    """A person's word is no lock."""
+    """A person's word is not a lock."""
     case = waiting().when(Hold(ANA), Resume("go", ANA, "k"), LockQueued("deploy-api", OTHER))
     case.then("flow:paused", "flow:resumed", "session:message", "flow:paused")
 

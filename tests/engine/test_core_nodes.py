@@ -73,7 +73,7 @@ def test_a_configuration_that_does_not_fit_once_evaluated_fails_the_node() -> No
 
 
 def test_on_error_continue_goes_on_with_a_null_output() -> None:
-    """With `on_error: continue` the flow goes on; `errors` says why the node failed."""
+    """With `on_error: continue` the flow continues; `errors` says why the node failed."""
     flow = """
 inputs: {data: {type: object}}
 nodes:
@@ -131,7 +131,7 @@ def test_end_completes_the_flow_with_its_output() -> None:
 
 
 def test_an_end_whose_if_is_false_ends_nothing() -> None:
-    """The flow goes on behind it, and ends at its last node."""
+    """The flow continues behind it, and ends at its last node."""
     case = given(ENDING).started(n=2)
     assert case.state.launched
     assert ended_at(case.state) is None
@@ -147,7 +147,7 @@ def test_an_end_whose_if_is_false_ends_nothing() -> None:
     ],
 )
 def test_an_end_inside_ends_the_list_that_it_stands_in(around: str, ended: list[str]) -> None:
-    """A round, branch or case that ends early has succeeded, and what is around it goes on."""
+    """A round, branch or case that ends early has succeeded, and what is around it continues."""
     inner = "[{id: stop, type: end}, {id: b, type: fail, with: {message: no}}]"
     flow = f"nodes: [{{id: each, {around.replace('LIST', inner)}}}, {{id: after, type: set, with: {{v: 1}}}}]"
     case = given(flow).started()
@@ -161,7 +161,7 @@ def test_an_end_inside_ends_the_list_that_it_stands_in(around: str, ended: list[
 def test_an_end_that_ends_nothing_or_always_is_noticed(
     fault: Callable[..., bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A seeded fault: what stands behind an `end` runs all the same, or never runs."""
+    """A seeded fault: what is behind an `end` runs all the same, or never runs."""
     monkeypatch.setattr(begin, "completed", fault)
     with pytest.raises(AssertionError):
         test_end_completes_the_flow_with_its_output()
@@ -169,7 +169,7 @@ def test_an_end_that_ends_nothing_or_always_is_noticed(
 
 
 def test_an_end_of_a_called_flow_ends_that_flow() -> None:
-    """The flow that calls it goes on, and has its output."""
+    """The flow that calls it continues, and has its output."""
     called = load_flow("flow: inner\nnodes: [{id: stop, type: end, with: {output: 7}}, {id: b, type: noop}]")
     text = "flow: demo\nnodes: [{id: call, type: flow, with: {flow: inner}}, {id: after, type: noop}]"
     case = Scenario(load_flow(text, flows={"inner": called}.get)).started()

@@ -143,7 +143,7 @@ def test_only_one_button_of_an_approval_is_red(style: str, reject: str | None) -
 
 @pytest.mark.parametrize("text", ["approve", "yes", "Approve", "👍"])
 def test_text_never_approves(text: str) -> None:
-    """Free text is no decision, neither as an answer to the prompt nor as a message."""
+    """Free text is not a decision, neither as an answer to the prompt nor as a message."""
     case = given(APPROVE).started()
     case.refused(case.answer(text=text), InvalidAnswer)
     case.when(case.message(text)).then("session:message")
@@ -213,7 +213,7 @@ def test_a_second_answer_is_told_who_was_first_and_when() -> None:
 
 
 def test_the_same_key_counts_once() -> None:
-    """An answer or message that was already used yields nothing and is no error."""
+    """An answer or message that was already used yields nothing and is not an error."""
     case = given(ASK.replace("{id: b", "{id: r, type: ask, with: {message: And?}}, {id: b")).started()
     answer = case.answer(text="one", key="k1")
     case.when(answer)
@@ -287,7 +287,7 @@ def test_a_message_answers_the_only_text_prompt() -> None:
 
 
 def test_a_message_that_nothing_takes_is_kept() -> None:
-    """Without a text prompt the message is kept, once for each key, and the session goes on waiting."""
+    """Without a text prompt the message is kept, once for each key, and the session continues waiting."""
     case = given(APPROVE).started()
     case.when(
         case.message("hello", key="m1"), case.message("hello", key="m1"), case.message("there", key="m2")

@@ -164,7 +164,7 @@ def test_pure_nodes_run_inside_one_turn_but_not_without_bound() -> None:
 
 
 def test_inputs_have_a_bound() -> None:
-    """What is larger would stand in the journal and in every snapshot: it is refused in words, and of many names some are."""
+    """What is larger would be in the journal and in every snapshot: it is refused in words, and of many names some are."""
     text = given(GREET).refused(Start(SESSION, {"who": "x" * MOST_INPUTS}, ANA), InvalidInputs)
     assert f"the limit is {MOST_INPUTS:,}" in text
     many = given(GREET).refused(

@@ -1,4 +1,4 @@
-"""Timers: waits and deadlines fire once, never early, and never for what is over."""
+"""Timers: waits and deadlines fire once, never early, and never for what has ended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def asked(kind: str, extra: str) -> Scenario:
 
 
 def test_a_wait_pauses_until_its_timer_fires() -> None:
-    """A `wait` sets a timer and pauses; when the time has come it completes and the flow goes on."""
+    """A `wait` sets a timer and pauses; when the time has come it completes and the flow continues."""
     case = given(WAIT).started()
     case.then("session:start", "flow:started", "node:started", "timer:set", "flow:paused")
     assert case.state.status == "paused"
@@ -55,7 +55,7 @@ def test_a_moment_that_has_passed_is_over_at_once() -> None:
 
 @pytest.mark.parametrize("until", ["tomorrow", "2026-11-21", "2026-11-21T10:00:00", ""])
 def test_a_moment_that_is_none_fails_the_node(until: str) -> None:
-    """A value that is no moment with an offset fails the node, naming it."""
+    """A value that is not a moment with an offset fails the node, naming it."""
     flow = "inputs: {t: {type: string}}\nnodes: [{id: w, type: wait, with: {until: '{{ inputs.t }}'}}]"
     case = given(flow).started(t=until)
     assert case.state.status == "failed"
@@ -120,7 +120,7 @@ nodes:
 
 
 def test_a_deadline_of_an_answered_prompt_changes_nothing() -> None:
-    """The timer of a prompt that was answered is stale: a late wake-up is no event."""
+    """The timer of a prompt that was answered is stale: a late wake-up is not an event."""
     case = asked("ask", "")
     stale = case.timer_due()
     case.when(case.answer(text="in time")).later(600).when(stale).then()
@@ -145,7 +145,7 @@ def test_an_abort_takes_all_timers_away() -> None:
 
 
 def test_a_message_does_not_disturb_a_wait() -> None:
-    """While only a timer is waited for, a message is kept and the wait goes on."""
+    """While only a timer is waited for, a message is kept and the wait continues."""
     case = given(WAIT).started()
     case.when(case.message("hurry")).then("session:message")
     assert case.state.phase == "waiting"

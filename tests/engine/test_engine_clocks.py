@@ -54,7 +54,7 @@ async def test_a_start_after_a_long_time_tells_each_thing_once(backing: Backing,
 
 
 async def test_a_start_after_the_deadline_only_ends_the_question(backing: Backing, tmp_path: Path) -> None:
-    """Down over everything: the deadline counts, and nobody is reminded of what is over."""
+    """Down over everything: the deadline counts, and nobody is reminded of what has ended."""
     now = Clock()
     async with running(backing.open(), tmp_path, now=now) as rig:
         session_id = await asked(rig)

@@ -17,7 +17,7 @@ DAMAGED = Corrupt("database disk image is malformed")
 async def test_an_outcome_that_cannot_be_written_sets_its_session_aside(
     backing: Backing, tmp_path: Path
 ) -> None:
-    """It is not tried for ever: the other sessions go on."""
+    """It is not tried forever: the other sessions continue."""
     faulty = FaultyStore(backing.open())
     async with running(faulty, tmp_path) as rig:
         session_id = await rig.start(WAITS)
@@ -32,7 +32,7 @@ async def test_an_outcome_that_cannot_be_written_sets_its_session_aside(
 
 
 async def test_where_nothing_can_be_written_whoever_waits_is_told(backing: Backing, tmp_path: Path) -> None:
-    """A command that follows the session ends with the error (exit code 6), instead of trying for ever."""
+    """A command that follows the session ends with the error (exit code 6), instead of trying forever."""
     faulty = FaultyStore(backing.open())
     async with running(faulty, tmp_path) as rig:
         session_id = await rig.start(WAITS)

@@ -150,7 +150,7 @@ async def test_a_cancelled_caller_takes_nothing_back(backing: Backing, tmp_path:
 
 
 def phase_of(rig: EngineRig, session_id: str) -> str:
-    """Where the session stands in the store."""
+    """Where the session is in the store."""
     head = rig.store.sessions.head(session_id)
     assert head is not None
     return head.phase
@@ -159,7 +159,7 @@ def phase_of(rig: EngineRig, session_id: str) -> str:
 async def test_a_message_during_work_that_could_not_be_stored_disturbs_no_work(
     backing: Backing, tmp_path: Path
 ) -> None:
-    """The running node goes on, its outcome is recorded on what is stored, and the message can come again."""
+    """The running node continues, its outcome is recorded on what is stored, and the message can come again."""
     store = FaultyStore(backing.open())
     async with running(store, tmp_path) as rig:
         session_id = await rig.start(WORK)

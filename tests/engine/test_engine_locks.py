@@ -1,4 +1,4 @@
-"""Locks in running engines: two sessions never hold the same one, and the next in the queue goes on by itself."""
+"""Locks in running engines: two sessions never hold the same one, and the next in the queue continues by itself."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def queued(rig: EngineRig, flow: str = DEPLOY) -> str:
 
 
 def order(store: Store) -> list[tuple[str, bool]]:
-    """Who stands in the queue, and whether that one took the lock."""
+    """Who is in the queue, and whether that one took the lock."""
     return [(row.session_id, row.taken_at is not None) for row in store.locks.rows("deploy-api")]
 
 
@@ -154,7 +154,7 @@ async def test_a_release_that_nobody_was_woken_for_is_found(backing: Backing, tm
 
 
 async def test_a_lock_outlives_the_process_that_held_it(backing: Backing, tmp_path: Path) -> None:
-    """After a crash it is still the holder's, which goes on; the queue waits as before."""
+    """After a crash it is still the holder's, which continues; the queue waits as before."""
     store = backing.open()
     async with running(store, tmp_path) as rig:
         holder, waits = await holding(rig), await queued(rig, QUICK)
@@ -195,7 +195,7 @@ async def test_whoever_is_ended_in_the_queue_leaves_it(backing: Backing, tmp_pat
 
 
 async def test_a_fork_of_a_holder_queues_behind_it(backing: Backing, tmp_path: Path) -> None:
-    """It starts nothing while its parent holds the lock, also when it is answered; then it goes on where it stands."""
+    """It starts nothing while its parent holds the lock, also when it is answered; then it continues where it is."""
     async with running(backing.open(), tmp_path) as rig, served(rig.engine):
         parent = (await rig.settled(ASKING, service="api")).session_id
         seq = (await rig.engine.state(parent)).seq
@@ -228,7 +228,7 @@ async def test_a_fork_that_may_not_wait_for_its_lock_is_refused(backing: Backing
 async def test_a_fork_before_which_another_takes_the_lock_waits(
     backing: Backing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What has run nodes is not failed by a lock: where somebody came first after all, it goes on when that one has ended."""
+    """What has run nodes is not failed by a lock: where somebody came first after all, it continues when that one has ended."""
     async with running(backing.open(), tmp_path) as rig, served(rig.engine):
         parent = (await rig.settled(REFUSED, service="api")).session_id
 
@@ -273,7 +273,7 @@ async def test_a_session_that_is_brought_here_takes_its_lock_here(tmp_path: Path
 
 
 async def test_a_holder_that_is_set_aside_keeps_the_lock(backing: Backing, tmp_path: Path) -> None:
-    """Nobody knows what it did; the queue goes on when a person takes the lock from it."""
+    """Nobody knows what it did; the queue continues when a person takes the lock from it."""
     async with running(backing.open(), tmp_path) as rig, served(rig.engine) as service:
         holder = (await rig.settled(ASKING, service="api")).session_id
         waits = await queued(rig, QUICK)
@@ -289,7 +289,7 @@ async def test_a_holder_that_is_set_aside_keeps_the_lock(backing: Backing, tmp_p
 
 
 async def looked(service: Dispatcher) -> None:
-    """The service has looked for what may go on."""
+    """The service has looked for what may continue."""
     service._released = True
     await service._grant()
 
@@ -308,7 +308,7 @@ async def test_a_session_that_began_while_the_process_was_leaving_is_told_later(
 
 
 async def test_the_next_one_is_taken_up_only_by_who_wants_it(backing: Backing, tmp_path: Path) -> None:
-    """A service goes on with its own sessions; another one's turn is left to its own process."""
+    """A service continues with its own sessions; another one's turn is left to its own process."""
 
     def mine(head: Any) -> bool:
         return head.thread_key is not None

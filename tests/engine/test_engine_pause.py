@@ -86,7 +86,7 @@ async def test_a_pause_of_a_session_that_is_ending_disturbs_nothing(backing: Bac
 async def test_what_comes_at_the_end_runs_when_the_flow_ends_during_a_pause(
     backing: Backing, tmp_path: Path
 ) -> None:
-    """The completion wins, the pause is refused, and `finally` begins although a pause was under way."""
+    """The completion wins, the pause is refused, and `finally` begins although a pause was in progress."""
     async with running(backing.open(), tmp_path) as rig:
         session_id = await rig.start(ENDING)
         await rig.shop.running("a")
@@ -124,7 +124,7 @@ async def test_a_pause_of_nothing_says_so(backing: Backing, tmp_path: Path) -> N
 
 
 async def test_a_pause_that_could_not_be_stored_is_no_pause(backing: Backing, tmp_path: Path) -> None:
-    """The caller hears of it, and the session, whose node has left, goes on."""
+    """The caller hears of it, and the session, whose node has left, continues."""
     store = FaultyStore(backing.open())
     async with running(store, tmp_path) as rig, served(rig.engine) as service:
         session_id = (await rig.settled(ASK)).session_id

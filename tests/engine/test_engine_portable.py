@@ -65,7 +65,7 @@ async def test_a_session_goes_on_in_another_store(
 
 
 async def test_a_session_goes_on_in_its_own_store(backing: Backing, tmp_path: Path) -> None:
-    """A file of a session that stands here exactly so resumes the session itself."""
+    """A file of a session that is here exactly so resumes the session itself."""
     async with running(backing.open(), tmp_path) as rig:
         session_id = await waiting(rig)
         data = await rig.engine.export(session_id)
@@ -172,7 +172,7 @@ async def test_a_file_of_a_running_session_is_not_brought_elsewhere(
 async def test_histories_that_parted_are_refused(
     backing: Backing, elsewhere: Backing, tmp_path: Path
 ) -> None:
-    """A session that went on here and there, each in its own way, is at the same event with another history."""
+    """A session that continued here and there, each in its own way, is at the same event with another history."""
     async with running(backing.open(KEY), tmp_path) as here:
         session_id = (await here.settled(ASK)).session_id
         data = await here.engine.export(session_id)
@@ -188,7 +188,7 @@ async def test_histories_that_parted_are_refused(
 async def test_a_file_that_is_further_than_here_is_refused(
     backing: Backing, elsewhere: Backing, tmp_path: Path
 ) -> None:
-    """A session that went on elsewhere is resumed there."""
+    """A session that continued elsewhere is resumed there."""
     async with running(backing.open(KEY), tmp_path) as here:
         session_id = (await here.settled(ASK)).session_id
         async with running(elsewhere.open(KEY), tmp_path) as there:
@@ -250,7 +250,7 @@ async def test_what_a_crash_left_in_the_snapshot_directory_goes(backing: Backing
 async def test_orphans_in_the_snapshot_directory_go_when_they_are_old(
     backing: Backing, tmp_path: Path
 ) -> None:
-    """A file of a session that this store does not have is kept for its time; one of a session that waits, for ever."""
+    """A file of a session that this store does not have is kept for its time; one of a session that waits, forever."""
     folder = tmp_path / "snapshots"
     async with running(backing.open(), tmp_path, snapshot_dir=folder) as rig:
         kept = (await rig.settled(ASK)).session_id
@@ -266,7 +266,7 @@ async def test_orphans_in_the_snapshot_directory_go_when_they_are_old(
 
 
 async def test_a_snapshot_file_that_cannot_be_written_fails_nothing(backing: Backing, tmp_path: Path) -> None:
-    """The file is a copy: where it cannot be written the session goes on, and listeners are told."""
+    """The file is a copy: where it cannot be written the session continues, and listeners are told."""
     blocked = tmp_path / "snapshots"
     blocked.write_text("a file where the folder should be")
     async with running(backing.open(), tmp_path, snapshot_dir=blocked) as rig:

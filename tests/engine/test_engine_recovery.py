@@ -45,7 +45,7 @@ async def left_behind(backing: Backing, tmp_path: Path, flow: str) -> str:
         session_id = await rig.start(flow)
         await rig.shop.running("a")
         abandon(store)
-        # The dead process does nothing more: its epoch is over before it could record anything.
+        # The dead process does nothing more: its epoch has ended before it could record anything.
         thief = backing.open()
         claim(thief, session_id, thief.register("thief"), rig.clock.now)
         thief.close()
@@ -63,7 +63,7 @@ nodes:
 
 
 async def test_a_command_is_decided_on_what_is_stored(backing: Backing, tmp_path: Path) -> None:
-    """Another process goes on with a session that this one has in memory: neither what this one decides of it nor what
+    """Another process continues with a session that this one has in memory: neither what this one decides of it nor what
     it refuses may come from that memory."""
     async with running(backing.open(), tmp_path) as rig:
         session_id = (await rig.settled(TWO)).session_id
@@ -169,7 +169,7 @@ async def test_a_shutdown_cuts_what_does_not_finish(
 async def test_a_step_that_is_being_committed_at_a_shutdown_is_cut_too(
     backing: Backing, tmp_path: Path
 ) -> None:
-    """A node that is launched by a commit which was under way when the shutdown began does not outlive it."""
+    """A node that is launched by a commit which was in progress when the shutdown began does not outlive it."""
     async with running(backing.open(), tmp_path) as rig:
         starting = asyncio.create_task(rig.start(WORK))
         await until(lambda: bool(rig.live()), pause=0)
@@ -270,7 +270,7 @@ async def test_a_zombies_outcome_is_dropped(backing: Backing, tmp_path: Path) ->
 
 
 async def test_a_timer_fires_after_a_restart(backing: Backing, tmp_path: Path) -> None:
-    """A wait whose time came while nobody ran is over at the next start."""
+    """A wait whose time came while nobody ran has ended at the next start."""
     now = Clock()
     async with running(backing.open(), tmp_path, now=now) as rig:
         session_id = (await rig.settled(WAIT)).session_id
@@ -360,7 +360,7 @@ async def test_a_snapshot_that_another_release_wrote_is_rebuilt(backing: Backing
 async def test_a_damaged_journal_or_head_sets_the_session_aside(
     table: str, backing: Backing, tmp_path: Path
 ) -> None:
-    """Nothing of it runs, its thread is told in the same transaction, and other sessions go on."""
+    """Nothing of it runs, its thread is told in the same transaction, and other sessions continue."""
     session_id, other = await two_waiting(backing, tmp_path)
     damage(backing, table, session_id)
     db = backing.connect()
@@ -383,7 +383,7 @@ async def test_a_damaged_journal_or_head_sets_the_session_aside(
 
 
 async def test_a_damaged_head_stops_no_sweep(backing: Backing, tmp_path: Path) -> None:
-    """Of two sessions that a crash left, the damaged one is set aside and the other one goes on."""
+    """Of two sessions that a crash left, the damaged one is set aside and the other one continues."""
     damaged = await left_behind(backing, tmp_path, SAFE)
     sound = await left_behind(backing, tmp_path, SAFE)
     damage(backing, "sessions", damaged)
@@ -508,7 +508,7 @@ def rows_of_prompts(before: State, after: State, events: Sequence[Event]) -> Seq
 
 
 async def test_every_pause_leaves_one_snapshot(backing: Backing, tmp_path: Path) -> None:
-    """The commit that pauses writes the state in place of the last one, its question names it, and the end deletes it."""
+    """The commit that pauses writes the state instead of the last one, its question names it, and the end deletes it."""
     async with running(backing.open(), tmp_path, extensions=[rows_of_prompts]) as rig:
         session_id = (await rig.settled(TWO)).session_id
         for reply in ("first", "second"):
@@ -540,7 +540,7 @@ SNAPSHOT_LOST = {
 async def test_a_lost_snapshot_is_the_journal_read_again(
     how: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without its snapshot, or with another, a session is what its journal says, goes on, and the log says so once."""
+    """Without its snapshot, or with another, a session is what its journal says, continues, and the log says so once."""
     file = Backing("sqlite", tmp_path)
     async with running(file.open(), tmp_path) as rig:
         session_id = (await rig.settled(TWO)).session_id

@@ -15,7 +15,7 @@ from tests.support.engine import Backing, running, served
 async def test_what_verifies_again_is_released_and_goes_on(
     backing: Backing, tmp_path: Path, table: str
 ) -> None:
-    """Damaged, set aside, restored: it goes on where it stood, also in a process that saw it set aside."""
+    """Damaged, set aside, restored: it continues where it was, also in a process that saw it set aside."""
     session_id, _ = await two_waiting(backing, tmp_path)
     damage(backing, table, session_id)
     damage(backing, "snapshots", session_id)

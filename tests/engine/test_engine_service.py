@@ -205,7 +205,7 @@ async def test_a_held_row_keeps_its_lane_waiting_and_no_other(backing: Backing, 
 async def test_a_handler_that_raises_after_it_consumed_is_not_called_again(
     backing: Backing, tmp_path: Path
 ) -> None:
-    """A consumed row is over, whatever happened after."""
+    """A consumed row has ended, whatever happened after."""
     calls: list[str] = []
 
     async def handler(row: InboxRow) -> bool:
@@ -325,7 +325,7 @@ async def test_a_session_that_waits_for_a_delivery_is_taken_up_once(backing: Bac
 
 
 async def test_one_sessions_trouble_stops_no_other(backing: Backing, tmp_path: Path) -> None:
-    """An orphan that cannot go on at all is logged; the next one is taken up."""
+    """An orphan that cannot continue at all is logged; the next one is taken up."""
     async with running(backing.open(), tmp_path) as rig:
         await rig.engine.drain(0)
         first = await rig.start(WORK)

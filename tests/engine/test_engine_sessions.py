@@ -104,7 +104,7 @@ async def test_what_a_start_refuses_leaves_no_session(backing: Backing, tmp_path
 
 
 async def test_a_session_id_that_is_taken_is_refused(backing: Backing, tmp_path: Path) -> None:
-    """A second start under one id fails, and the first session goes on undisturbed."""
+    """A second start under one id fails, and the first session continues undisturbed."""
     async with running(backing.open(), tmp_path) as rig:
         await rig.engine.start(flow_of(WORK), {}, actor=ANA, session_id="session-1")
         await rig.shop.running("a")
@@ -309,7 +309,7 @@ async def test_a_runner_that_raises_is_a_failure_of_its_node(backing: Backing, t
 
 
 async def test_an_output_that_is_no_json_fails_its_node(backing: Backing, tmp_path: Path) -> None:
-    """What cannot be stored is a failure of the node, and the engine goes on."""
+    """What cannot be stored is a failure of the node, and the engine continues."""
     async with running(backing.open(), tmp_path) as rig:
         session_id = await rig.start(WORK)
         await rig.shop.finish("a", Completed({"x": object()}))
@@ -411,7 +411,7 @@ def _raises(state: State, events: Sequence[Event]) -> None:
 
 
 async def test_a_subscriber_that_raises_disturbs_nobody(backing: Backing, tmp_path: Path) -> None:
-    """Committed is committed: a broken listener is logged and the session goes on."""
+    """Committed is committed: a broken listener is logged and the session continues."""
     async with running(backing.open(), tmp_path) as rig:
         stop = rig.engine.subscribe(_raises)
         assert (await rig.settled(STEPS)).status == "paused"
@@ -422,7 +422,7 @@ async def test_a_subscriber_that_raises_disturbs_nobody(backing: Backing, tmp_pa
 async def test_what_is_remembered_of_a_session_is_not_believed_when_another_process_wrote(
     tmp_path: Path,
 ) -> None:
-    """An engine that gave a session up loads it anew when somebody else has claimed it since."""
+    """An engine that gave a session up loads it again when somebody else has claimed it since."""
     from engine.flow.load import load_flow
     from engine.language.actors import Actor
     from engine.run.engine import Engine

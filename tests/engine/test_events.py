@@ -19,7 +19,7 @@ DONE = ev.NodeCompleted(seq=3, timestamp=START, path="a", node_id="a", output={"
 
 @pytest.mark.parametrize("payload", [math.nan, math.inf, {"a"}, 2**64, {1: "a"}, {"a": "\ud800"}, b"a"])
 def test_what_is_no_json_is_refused_where_an_event_is_written(payload: Any) -> None:
-    """An event is written by the codec: a number, key or text that JSON cannot carry is no silent `null`."""
+    """An event is written by the codec: a number, key or text that JSON cannot carry is not a silent `null`."""
     with pytest.raises(NotJson):
         replace(DONE, output={"inside": [payload]}).to_bytes()
 
@@ -52,7 +52,7 @@ def test_bytes_that_are_no_event_are_a_malformed_journal(data: bytes) -> None:
 
 @pytest.mark.parametrize("change", [{"type": "node:dreamt"}, {"mood": "good"}])
 def test_what_a_newer_release_wrote_is_left_to_it(change: dict[str, Any]) -> None:
-    """An event or a field that this release does not know is no damage."""
+    """An event or a field that this release does not know is not a damage."""
     with pytest.raises(SchemaTooNew):
         decode_event(encode({**DONE.to_wire(), **change}))
 

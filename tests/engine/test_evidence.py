@@ -1,4 +1,4 @@
-"""The lines that are attested, the tree over them and the form of keys: pinned, since evidence of this release is checked for ever.
+"""The lines that are attested, the tree over them and the form of keys: pinned, since evidence of this release is checked forever.
 
 `attested.txt` has the head of the chain of each released history, and the lines of one. It is never changed: a later release may add
 histories of its own. `python -m tests.engine.test_evidence` prints it.

@@ -1,4 +1,4 @@
-"""Effects are fenced: a process that stood still after it had stored the start of a node, while others could take its session."""
+"""Effects are fenced: a process that froze after it had stored the start of a node, while others could take its session."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WORK = "nodes: [{id: a, type: shell, on_crash: again, with: {run: [now]}}]"
 
 
 class Zombie(FaultyStore):
-    """A store of a process that stands still when a test says so."""
+    """A store of a process that freezes when a test says so."""
 
     def __init__(self, store: MemoryStore) -> None:
         super().__init__(store)
@@ -42,7 +42,7 @@ class Zombie(FaultyStore):
 
 
 def stands_still(rig: EngineRig, meanwhile: Callable[[str], object], path: str = "a") -> None:
-    """Between the commit that starts this node and what launches it the process stands still, and then its sign of life runs
+    """Between the commit that starts this node and what launches it the process freezes, and then its sign of life runs
     first."""
 
     def frozen(before: State, after: State, events: Sequence[Event]) -> None:
@@ -66,7 +66,7 @@ class Waking:
 
 
 async def taken_over(folder: Path, *, aborted: bool) -> tuple[list[str], list[str], list[str]]:
-    """A process stands still, another one takes its session, and it wakes: which nodes the two ran, and the journal."""
+    """A process freezes, another one takes its session, and it wakes: which nodes the two ran, and the journal."""
     store = Zombie(MemoryStore())
     other: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
     tasks: list[asyncio.Task[None]] = []
@@ -90,7 +90,7 @@ async def taken_over(folder: Path, *, aborted: bool) -> tuple[list[str], list[st
 
 @pytest.mark.parametrize("aborted", [False, True])
 async def test_a_node_that_another_process_has_taken_over_does_not_run(tmp_path: Path, aborted: bool) -> None:
-    """It runs once, where the session went on; not at all, where it was aborted there."""
+    """It runs once, where the session continued; not at all, where it was aborted there."""
     ours, theirs, journal = await taken_over(tmp_path, aborted=aborted)
     assert (ours, theirs) == ([], [] if aborted else ["a"])
     assert journal.count("node:completed") == len(theirs)

@@ -58,7 +58,7 @@ FLOW = 'nodes: [{{id: a, type: shell, on_crash: again, with: {{script: "echo ran
 
 
 def stopped(pid: int) -> bool:
-    """Whether a process stands still."""
+    """Whether a process freezes."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
@@ -67,7 +67,7 @@ def stopped(pid: int) -> bool:
 async def test_a_frozen_worker_runs_nothing_that_is_not_its_own_any_more(
     tmp_path: Path, where: str, aborted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another process goes on with the session, or ends it; when the worker wakes its program does not run."""
+    """Another process continues with the session, or ends it; when the worker wakes its program does not run."""
     monkeypatch.setattr(lanes, "LIMIT_SECONDS", 0.6)
     monkeypatch.setattr(postgres_workers, "BEAT_SECONDS", 0.05)
     url, log = postgres.new_database(), tmp_path / "log"

@@ -1,4 +1,4 @@
-"""The runtime form of a pinned flow: a session goes on from it without its text being read, and it is used by the release that
+"""The runtime form of a pinned flow: a session continues from it without its text being read, and it is used by the release that
 made it only, for the text that it was made of."""
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ async def paused(store: MemoryStore, home: Path) -> str:
 
 
 async def ended(store: MemoryStore, home: Path, session_id: str) -> EngineRig:
-    """Another process goes on with it to its end."""
+    """Another process continues with it to its end."""
     async with running(store.another(), home, runners=shell_runners()) as rig:
         assert (await rig.reply(session_id, "yes")).status == "complete"
         return rig
@@ -93,7 +93,7 @@ async def test_a_session_goes_on_in_a_new_process_without_its_text(tmp_path: Pat
 async def test_a_form_of_another_release_is_not_used(
     tmp_path: Path, read: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its layout may be another one: the text is read, and the form is made anew, once."""
+    """Its layout may be another one: the text is read, and the form is made again, once."""
     store = MemoryStore()
     session_id, second = await paused(store, tmp_path), await paused(store, tmp_path)
     monkeypatch.setattr(stored, "release", lambda: "the next one")
@@ -107,7 +107,7 @@ async def test_a_form_of_another_release_is_not_used(
 async def test_a_form_that_was_changed_outside_is_not_used(
     change: str, tmp_path: Path, read: list[bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its MAC says so; the text is read, and the session goes on."""
+    """Its MAC says so; the text is read, and the session continues."""
     store = MemoryStore()
     session_id = await paused(store, tmp_path)
     store._db.run(f"UPDATE flows SET {change}")  # noqa: S608

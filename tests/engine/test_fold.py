@@ -235,7 +235,7 @@ def test_a_snapshot_without_one_of_its_parts_is_malformed(missing: str) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"version":2}', b'{"version":1,"state":3}', b"\xff"])
 def test_bytes_that_are_no_snapshot_are_malformed(data: bytes) -> None:
-    """Whatever stands in a snapshot row, reading it raises `MalformedJournal`."""
+    """Whatever is in a snapshot row, reading it raises `MalformedJournal`."""
     with pytest.raises(MalformedJournal):
         read_document(data)
     with pytest.raises(MalformedJournal):

@@ -159,7 +159,7 @@ async def test_a_node_that_was_running_is_asked_about(rig: EngineRig) -> None:
 
 
 async def test_a_failed_session_can_be_forked_from_before_the_failure(rig: EngineRig) -> None:
-    """From the event at which the failing node had not begun yet, the fork runs it anew."""
+    """From the event at which the failing node had not begun yet, the fork runs it again."""
     parent = await rig.start(
         "nodes: [{id: a, type: set, with: {x: 1}}, {id: b, type: shell, with: {run: [wait]}}]"
     )
@@ -173,7 +173,7 @@ async def test_a_failed_session_can_be_forked_from_before_the_failure(rig: Engin
 
 
 async def test_a_held_session_is_forked_running(rig: EngineRig) -> None:
-    """Whoever forks a held session wants it to go on; the held one stays held."""
+    """Whoever forks a held session wants it to continue; the held one stays held."""
     parent = await rig.start(
         "nodes: [{id: a, type: ask, with: {message: m}}, {id: b, type: set, with: {x: 1}}]"
     )

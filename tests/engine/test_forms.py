@@ -67,7 +67,7 @@ def said(faults: list[Fault]) -> str:
 
 
 def test_a_settled_form_spells_out_every_field() -> None:
-    """Types, labels, options and limits of a form stand in its fields, in the order of the file."""
+    """Types, labels, options and limits of a form are in its fields, in the order of the file."""
     assert not list(form_faults(ACCESS))
     fields = normalize_form(ACCESS)["fields"]
     assert [(entry["name"], entry["type"], entry["required"]) for entry in fields] == [
@@ -102,7 +102,7 @@ def test_a_settled_form_spells_out_every_field() -> None:
         ({"type": "string", "enum": ["a"], "enumNames": ["A", "B"]}, "a label for each value"),
         ({"type": "string", "enum": ["a"], "pattern": "a"}, "a choice takes no `pattern`"),
         ({"type": "string", "pattern": "("}, "no regular expression"),
-        ({"type": "string", "pattern": "(a+)+$"}, "take for ever"),
+        ({"type": "string", "pattern": "(a+)+$"}, "run forever"),
         ({"type": "string", "minLength": 5, "maxLength": 3}, "`minLength` is more than `maxLength`"),
         ({"type": "string", "maxLength": 5_000}, "expected at most 3000, not 5000"),
         ({"type": "integer", "minimum": 1.5}, "a whole number"),
@@ -238,7 +238,7 @@ def test_patterns_that_people_write_are_taken(pattern: str) -> None:
 )
 def test_patterns_that_never_end_are_refused(pattern: str) -> None:
     """A repeat of what can be split in many ways would stop the bot on some text, so it does not load."""
-    assert "take for ever" in str(pattern_problem(pattern))
+    assert "run forever" in str(pattern_problem(pattern))
 
 
 # --- filled in ---------------------------------------------------------------------------------------------
@@ -367,7 +367,7 @@ def test_an_option_is_meant_only_where_no_other_could_be() -> None:
 @settings(max_examples=tries(150))
 @given(form=anything())
 def test_any_form_is_sound_or_has_a_fault(form: Any) -> None:
-    """Whatever stands in a file: it has faults, or it can be settled; nothing is raised but what is said."""
+    """Whatever is in a file: it has faults, or it can be settled; nothing is raised but what is said."""
     faults = list(form_faults(form))
     if not faults and isinstance(form, dict) and "{{" not in repr(form):
         assert normalize_form(form)["fields"]

@@ -113,14 +113,14 @@ def test_a_day_of_work_ends_with_the_day() -> None:
 
 
 def test_a_night_shift_belongs_to_the_day_on_which_it_began() -> None:
-    """Hours that end before they begin go on into the next day, also where that one is not named."""
+    """Hours that end before they begin continue into the next day, also where that one is not named."""
     nights = office("UTC", days=["fri"], **{"from": "22:00", "to": "06:00"})
     assert working_hours.after("2026-11-21T05:00:00.000Z", 3600, nights) == "2026-11-21T06:00:00.000Z"
     assert working_hours.after("2026-11-21T05:00:00.000Z", 3601, nights) == "2026-11-27T22:00:01.000Z"
 
 
 def test_what_never_comes_within_ten_years_comes_then() -> None:
-    """A wait that the hours hardly ever let go on has an end all the same."""
+    """A wait that the hours hardly ever let continue has an end all the same."""
     minute_a_week = office("UTC", days=["mon"], **{"from": "09:00", "to": "09:01"})
     assert (
         working_hours.after("2026-11-20T00:00:00.000Z", 10 * 86400, minute_a_week)

@@ -78,7 +78,7 @@ async def started(tmp_path: Path) -> tuple[Engine, World, Hub, list[dict[str, An
 async def test_pausing_tells_the_state_and_resuming_delivers_the_message_after_everything_before(
     tmp_path: Path,
 ) -> None:
-    """A pause in the middle of a node cuts it, tells `flow:paused` with the state, and a resume goes on from there."""
+    """A pause in the middle of a node cuts it, tells `flow:paused` with the state, and a resume continues from there."""
     engine, world, hub, heard = await started(tmp_path)
     signal = hub.get_abort_signal()
     await hub.pause("lunch")
@@ -150,7 +150,7 @@ async def test_what_is_sent_is_checked(tmp_path: Path) -> None:
 
 
 async def test_what_is_sent_from_another_process_arrives_in_order(tmp_path: Path) -> None:
-    """Where another engine works for the session, the messages stand in the inbox, and its service takes them."""
+    """Where another engine works for the session, the messages are in the inbox, and its service takes them."""
     engine, world, hub, _ = await started(tmp_path)
     other = Engine(engine.store.another(), policy=everybody, runners={}, home=tmp_path)  # type: ignore[attr-defined]  # the memory store
     await other.open()

@@ -50,7 +50,7 @@ def turns(log: Path) -> list[str]:
 
 
 def queue(folder: Path) -> list[str]:
-    """Who stands in the queue."""
+    """Who is in the queue."""
     store = open_sqlite(folder / "sayso.db")
     try:
         return [row.session_id for row in store.locks.rows("one")]
@@ -76,7 +76,7 @@ def test_sessions_of_several_processes_work_one_after_the_other(tmp_path: Path) 
     ),
 )
 async def test_a_killed_holder_keeps_its_lock(tmp_path: Path, point: str) -> None:
-    """Whoever is killed at any of its commits goes on under its lock; what waits meanwhile comes after, or before."""
+    """Whoever is killed at any of its commits continues under its lock; what waits meanwhile comes after, or before."""
     log = prepare(tmp_path)
     killed = child(tmp_path, "session-a", point)
     assert killed.wait(30) == -signal.SIGKILL

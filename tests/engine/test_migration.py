@@ -1,4 +1,4 @@
-"""A paused session keeps its own text of the flow, until a person lets it go on with another one."""
+"""A paused session keeps its own text of the flow, until a person lets it continue with another one."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ async def test_the_switch_is_journaled_and_found_again_by_another_process(
 async def test_a_text_without_what_is_under_way_is_refused(
     rig: EngineRig, old: str, new: str, said: str
 ) -> None:
-    """Each reason is named, nothing is written, and the session goes on with its own text."""
+    """Each reason is named, nothing is written, and the session continues with its own text."""
     session_id = await waiting(rig)
     head = await rig.engine.head(session_id)
     changed = flow_of(OLD.replace(old, new))
@@ -168,7 +168,7 @@ async def test_whoever_may_not_resume_may_not_migrate(backing: Backing, tmp_path
 
 
 async def test_a_switch_that_could_not_be_stored_did_not_happen(backing: Backing, tmp_path: Path) -> None:
-    """When the commit fails the session goes on with its own text."""
+    """When the commit fails the session continues with its own text."""
     store = FaultyStore(backing.open())
     async with running(store, tmp_path) as rig:
         session_id = await waiting(rig)
@@ -200,7 +200,7 @@ async def test_a_question_for_an_input_needs_that_input_in_the_new_text(rig: Eng
 
 
 async def test_an_input_that_was_left_empty_stays_empty(rig: EngineRig) -> None:
-    """It is no wrong value, and the new text's default does not come in its place."""
+    """It is not a wrong value, and the new text's default does not come in its place."""
     old = 'inputs: {note: {type: string, required: false}}\nnodes: [{id: a, type: ask, with: {message: "Go?"}}, {id: b, type: set, with: {said: old}}]'
     new = old.replace("required: false", "default: late").replace("said: old", 'said: "{{ inputs.note }}"')
     session_id = await waiting(rig, old)
@@ -247,7 +247,7 @@ edges:
 
 
 async def test_other_edges_between_nodes_under_way_are_refused(rig: EngineRig) -> None:
-    """A graph that is under way keeps its edges; a condition on one may be another, and counts from then on."""
+    """A graph that is in progress keeps its edges; a condition on one may be another, and counts from then on."""
     session_id = (await rig.settled(GRAPH)).session_id
     turned = flow_of(GRAPH.replace("{from: b, to: c}", "{from: a, to: c}"))
     with pytest.raises(MigrationRefused, match="has other edges between them"):

@@ -62,7 +62,7 @@ class Fleet:
         return names
 
     def events(self, session: str) -> list[dict[str, object]]:
-        """The journal as it stands there, whatever wrote it."""
+        """The journal as it is there, whatever wrote it."""
         with of_release(NEWER):
             there = self.store.sessions.head(session) is not None
             return [orjson.loads(body) for body in self.store.sessions.journal(session)] if there else []
@@ -132,7 +132,7 @@ def check(fleet: Fleet) -> None:
 
 
 async def test_an_upgrade_and_a_rollback_under_load_lose_and_double_nothing(fleet: Fleet) -> None:
-    """Sessions that the newer release wrote wait while only the older one is there, and those of the older one go on."""
+    """Sessions that the newer release wrote wait while only the older one is there, and those of the older one continue."""
     for _ in range(2):
         await fleet.add(SCHEMA_VERSION)
     first = fleet.begin(3)

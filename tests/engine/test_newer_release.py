@@ -1,4 +1,4 @@
-"""What a newer release wrote is no damage: it is left for that release, said once, and goes on under it."""
+"""What a newer release wrote is not a damage: it is left for that release, said once, and continues under it."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ async def test_doctor_names_what_is_left_for_a_newer_release(backing: Backing, t
 async def test_a_newer_session_goes_on_after_the_upgrade(
     backing: Backing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows carry the schema that they need: the older release leaves the session, the newer one goes on with it."""
+    """Rows carry the schema that they need: the older release leaves the session, the newer one continues with it."""
     session = await paused(backing, tmp_path)
     with monkeypatch.context() as newer:
         upgrade(newer)
@@ -174,7 +174,7 @@ def _new() -> sealing.NewSession:
 
 
 def test_a_flow_that_a_newer_release_pinned_is_left() -> None:
-    """Its text may mean something else there: it is no invalid flow."""
+    """Its text may mean something else there: it is not an invalid flow."""
     with pytest.raises(SchemaTooNew, match="pinned in version 99"):
         flow_from_body(b'{"version":99}')
 

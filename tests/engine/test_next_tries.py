@@ -1,4 +1,4 @@
-"""The next try of a session that failed: it goes on at the node that failed, and nothing that had completed runs again."""
+"""The next try of a session that failed: it continues at the node that failed, and nothing that had completed runs again."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_continue_completes_the_node(timeout: dict[str, Json]) -> None:
 
 
 def test_a_rejection_can_go_elsewhere() -> None:
-    """`on_reject: goto:<id>` passes over what stands in between."""
+    """`on_reject: goto:<id>` passes over what is in between."""
     case = rejected(text_of(gate(on_reject="goto:end"), APPLY, {"id": "end", "type": "noop"}))
     assert (case.node("gate").status, case.node("end").status) == ("failed", "completed")
     assert "apply" not in case.state.nodes
@@ -89,7 +89,7 @@ def test_a_rejection_can_go_elsewhere() -> None:
 
 
 def test_what_handles_failures_handles_rejections() -> None:
-    """`on_failure` runs first, and with `on_error: continue` the flow goes on."""
+    """`on_failure` runs first, and with `on_error: continue` the flow continues."""
     tidy = [{"id": "tidy", "type": "set", "with": {"why": "{{ errors.gate.type }}"}}]
     around: dict[str, Json] = {"on_failure": tidy, "on_error": "continue"}
     case = rejected(text_of(gate(around), {"id": "n", "type": "noop"}))

@@ -143,7 +143,7 @@ nodes:
 
 
 async def test_a_message_without_a_frontend_fails_with_a_sentence(tmp_path: Path) -> None:
-    """It does not run for ever, and its error says what to do."""
+    """It does not run forever, and its error says what to do."""
     async with runtime(tmp_path) as place:
         session = await begun(place, SAYS)
     assert session.status == "failed"
@@ -174,7 +174,7 @@ async def test_an_engine_without_a_runner_says_so(tmp_path: Path) -> None:
 
 
 async def test_a_deadline_begins_without_a_frontend(tmp_path: Path) -> None:
-    """A question that only waits to be read has its time, and is over after it."""
+    """A question that only waits to be read has its time, and has ended after it."""
     clock = ManualClock()
     text = "flow: timed\nnodes: [{id: gate, type: ask, with: {message: Well?, timeout: 1h}}]"
     async with runtime(tmp_path, now=clock) as place:
@@ -545,7 +545,7 @@ async def test_a_runtime_without_a_frontend_leaves_messages_to_the_one_with_it(t
 
 
 async def test_a_runtime_is_not_opened_twice(tmp_path: Path) -> None:
-    """The second `async with` says so, and the first one goes on; later it may be opened again."""
+    """The second `async with` says so, and the first one continues; later it may be opened again."""
     place = runtime(tmp_path)
     async with place:
         with pytest.raises(NotOpen, match="already open"):
@@ -559,7 +559,7 @@ async def test_a_runtime_that_could_not_open_may_be_opened_again(tmp_path: Path)
     """A failure in between leaves nothing open."""
     place = Runtime("nonsense")
     for _ in range(2):
-        with pytest.raises(StorageError, match="no database URL"):
+        with pytest.raises(StorageError, match="not a database URL"):
             await place.__aenter__()
 
 

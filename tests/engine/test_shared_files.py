@@ -1,4 +1,4 @@
-"""Files of sessions that go on on another machine: two engines over one store and one place for blobs, each with a
+"""Files of sessions that continue on another machine: two engines over one store and one place for blobs, each with a
 home of its own."""
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ async def crashed_at_the_end_of_a_node(machines: Machines) -> str:
 
 
 async def test_a_crash_before_the_commit_leaves_no_name(machines: Machines) -> None:
-    """Blobs are there that nothing names; the node runs again where the session goes on, and its files count."""
+    """Blobs are there that nothing names; the node runs again where the session continues, and its files count."""
     assert await crashed_at_the_end_of_a_node(machines) == "1\na\n"
 
 
@@ -235,7 +235,7 @@ async def test_a_node_waits_for_a_bucket_that_is_away(
 async def test_a_node_does_not_begin_before_its_files_are_here(
     machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A session that goes on elsewhere waits for a bucket that is away, and goes on by itself."""
+    """A session that continues elsewhere waits for a bucket that is away, and continues by itself."""
     get = Blobs.get
     tried, back = asyncio.Event(), asyncio.Event()
 

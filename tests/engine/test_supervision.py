@@ -63,7 +63,7 @@ def test_only_a_lost_store_ends_a_task(
 
 
 def test_a_task_that_keeps_failing_is_started_less_and_less_often() -> None:
-    """The wait doubles up to a minute, and begins anew after the task ran for longer."""
+    """The wait doubles up to a minute, and begins again after the task ran for longer."""
 
     async def story() -> list[float]:
         clock, starts = asyncio.get_running_loop().time, []

@@ -120,7 +120,7 @@ def test_places_that_are_read_for_the_model_are_no_words() -> None:
 
 
 def test_it_is_printed_as_a_conversation() -> None:
-    """Who speaks stands above their words; a call is one line, with its result below."""
+    """Who speaks is above their words; a call is one line, with its result below."""
     with patch("bot.terminal.show.moment", str):
         lines = list(conversation_lines(turns("talked")[:3], Paint(io.StringIO())))
     assert lines == [

@@ -31,7 +31,7 @@ def found(case: Scenario, path: str) -> Entry:
 
 
 def test_a_finished_pass_is_in_the_tree_although_the_state_forgot_it() -> None:
-    """The first pass is over and shown with its nodes; the second waits; what comes later is pending."""
+    """The first pass has ended and shown with its nodes; the second waits; what comes later is pending."""
     case = given(NESTED).started()
     case.when(NodeDone("rollout[0]/apply", 1, {})).when(NodeDone("rollout[1]/apply", 1, {}))
     assert "rollout[0]/apply" not in case.state.nodes
@@ -71,7 +71,7 @@ def test_the_tree_can_be_drawn_as_it_was_after_every_event() -> None:
 
 
 def test_what_a_failure_leaves_behind_is_shown_as_left() -> None:
-    """When one branch fails, the question in the other is over, and so is its pass; the branch that failed says so."""
+    """When one branch fails, the question in the other has ended, and so is its pass; the branch that failed says so."""
     case = given(
         """
 nodes:
@@ -155,7 +155,7 @@ nodes:
 
 
 def test_what_runs_at_the_end_stands_behind_everything() -> None:
-    """`finally` is the last pass of the flow; it is over when the session is."""
+    """`finally` is the last pass of the flow; it has ended when the session is."""
     case = given(
         """
 nodes:

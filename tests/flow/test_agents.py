@@ -262,7 +262,7 @@ def test_an_agent_that_asks_nobody_may_stand_in_finally(flow: Flow) -> None:
 
 
 def test_a_tool_may_name_what_its_agents_place_knows() -> None:
-    """Inside a `foreach` the item is known to the tool of an agent that stands there, and not to one outside."""
+    """Inside a `foreach` the item is known to the tool of an agent that is there, and not to one outside."""
     body = "[{id: why, type: agent, with: {prompt: Why?, tools: [logs]}}]"
     tools = "tools: {logs: {description: Its log, type: set, with: {x: '{{ region }} {{ index }}'}}}"
     text = f"flow: a\n{tools}\nnodes:\n  - {{id: each, type: foreach, with: {{items: [1], as: region}}, body: {body}}}\n"

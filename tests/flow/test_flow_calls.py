@@ -182,7 +182,7 @@ def test_the_nearest_name_that_is_known_is_suggested() -> None:
 
 
 def test_a_flow_without_calls_looks_at_no_other_file(tmp_path: Path) -> None:
-    """What stands beside it may be broken or hostile."""
+    """What is beside it may be broken or hostile."""
     write(tmp_path, one=ONE_NODE, huge="")
     (tmp_path / "huge.yml").write_bytes(b"\xff" * 10)
     assert load_flow_file(tmp_path / "one.yml").name == "one"
@@ -200,7 +200,7 @@ def test_a_flow_without_calls_looks_at_no_other_file(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_call_gives_is_checked_against_the_inputs(inputs: str, words: str | None) -> None:
-    """Names and values that stand in the file are checked while it is loaded, as a start would; the rest when it runs."""
+    """Names and values that are in the file are checked while it is loaded, as a start would; the rest when it runs."""
     text = f"flow: f\ninputs: {{x: {{}}}}\nnodes: [{{id: a, type: flow, with: {{flow: middle, inputs: {inputs}}}}}]\n"
     if words is None:
         assert load_flow(text, "f.yml", flows=find).flows
@@ -210,7 +210,7 @@ def test_what_a_call_gives_is_checked_against_the_inputs(inputs: str, words: str
 
 
 def test_finally_calls_only_flows_that_ask_nobody(tmp_path: Path) -> None:
-    """Also when the question stands in a flow that the called one calls."""
+    """Also when the question is in a flow that the called one calls."""
     asking = "flow: leaf\nnodes: [{id: how, type: ask, with: {message: How?}}]\n"
     text = "flow: f\nnodes: [{id: a, type: noop}]\nfinally: [{id: b, type: flow, with: {flow: middle, inputs: {who: a}}}]\n"
     write(tmp_path, middle=MIDDLE, leaf=LEAF, f=text)

@@ -20,7 +20,7 @@ def nested() -> Flow:
 
 
 def test_every_list_of_nodes_has_an_id_of_its_own(nested: Flow) -> None:
-    """Bodies, branches, cases, `on_failure` and `finally` stand beside the flow's own list, which comes first."""
+    """Bodies, branches, cases, `on_failure` and `finally` are beside the flow's own list, which comes first."""
     own = [
         "", "rollout", "apply!", "poll", "fan:left", "fan:right",
         "pick:2", "pick:true", "pick:default", "pick:", "finally",

@@ -47,7 +47,7 @@ GIVES: list[tuple[str, Json]] = [
     ("{{ inputs.count }}", 3), ("{{ inputs.ratio }}", 0.5), ("{{ inputs.sure }}", True), ("{{ inputs.none }}", None),
     ("{{ inputs.list }}", [3, 1, 2]), ("{{ inputs.map }}", CONTEXT["inputs"]["map"]), ("{{inputs.name}}", "api"),
     ("  {{ inputs.count }}\n", 3), ("{{ '3' }}", "3"), ("{{ '[1, 2]' }}", "[1, 2]"), ("{{ inputs }}", CONTEXT["inputs"]),
-    # In mixed text, what is no text appears as JSON.
+    # In mixed text, what is not text appears as JSON.
     ("a {{ inputs.count }}", "a 3"), ("{{ inputs.sure }}!", "true!"), ("<{{ inputs.none }}>", "<null>"),
     ("{{ inputs.list }} {{ inputs.name }}", "[3,1,2] api"), ("x{{ inputs.map.keys }}", 'x{"get":3}'),
     # Attribute access is item access and nothing else.
@@ -249,7 +249,7 @@ def test_a_bomb_is_refused_before_it_is_built(text: str) -> None:
     began = time.process_time()
     with pytest.raises(ExpressionError):
         compiled.evaluate(CONTEXT)
-    # Generous for a slow machine: unguarded, these take gigabytes or for ever.
+    # Generous for a slow machine: unguarded, these take gigabytes or forever.
     assert time.process_time() - began < 2
 
 
@@ -266,7 +266,7 @@ def test_a_value_from_outside_is_bounded_too() -> None:
 
 
 def test_expressions_are_found_anywhere_in_a_value() -> None:
-    """Lists and mappings are evaluated part by part; keys and what is no text stay as they are."""
+    """Lists and mappings are evaluated part by part; keys and what is not text stay as they are."""
     raw: Json = {"a": ["{{ inputs.count }}", 1, None], "{{ x }}": {"b": "n={{ inputs.count }}"}, "c": True}
     before = copy(raw)
     compiled = compile_value(raw)
@@ -314,7 +314,7 @@ def test_the_names_of_an_expression_are_known(text: str, names: set[tuple[str, .
 
 
 class Lazy(Mapping[str, Any]):
-    """A mapping that is no dict, as the engine may give for `nodes`."""
+    """A mapping that is not a dict, as the engine may give for `nodes`."""
 
     def __getitem__(self, key: str) -> Any:
         if key != "a":
@@ -332,7 +332,7 @@ class Lazy(Mapping[str, Any]):
     ("text", "value"), [("{{ nodes.a.b }}", 1), ("{{ nodes.a.b + 1 }}", 2), ("{{ nodes }}", {"a": {"b": 1}})]
 )
 def test_a_context_may_have_mappings_of_its_own(text: str, value: Json) -> None:
-    """Any mapping can stand in a context; what comes out is plain JSON."""
+    """Any mapping can be in a context; what comes out is plain JSON."""
     found = compile_value(text).evaluate({"nodes": Lazy()})
     assert encode(found) == encode(value)
 

@@ -42,7 +42,7 @@ def test_an_order_has_every_node_after_those_that_lead_to_it(
 
 @given(FORWARD)
 def test_where_edges_agree_with_the_list_the_order_is_that_of_the_list(pairs: list[tuple[int, int]]) -> None:
-    """Among nodes that are ready, the one that stands first is first."""
+    """Among nodes that are ready, the one that is first is first."""
     assert topological(COUNT, pairs) == list(range(COUNT))
 
 
@@ -100,7 +100,7 @@ def test_a_graph_knows_what_comes_first(graph: NodeList) -> None:
 
 
 def test_one_edge_gives_the_gate_of_all_edges_to_a_node(graph: NodeList) -> None:
-    """A gate that stands at one edge is that of its target; where none stands it is `all`."""
+    """A gate that is at one edge is that of its target; where none stands it is `all`."""
     assert {node.id: graph.gate(node.id) for node in graph.nodes} == {
         "ship": "all",
         "build": "all",

@@ -40,7 +40,7 @@ IN_WITH: list[tuple[str, str, str]] = [
 
 @pytest.mark.parametrize(("kind", "with_", "hint"), IN_WITH)
 def test_a_field_of_another_format_gets_the_hint_that_fits(kind: str, with_: str, hint: str) -> None:
-    """What stands under `with` in the words of another format is told in those of this one."""
+    """What is under `with` in the words of another format is told in those of this one."""
     assert hint in str(
         failure(f"flow: f\ninputs: {{a: {{}}}}\nnodes: [{{id: t, type: {kind}, with: {{{with_}}}}}]")
     )
@@ -60,7 +60,7 @@ BESIDE: list[tuple[str, str]] = [
 
 @pytest.mark.parametrize(("field", "hint"), BESIDE)
 def test_a_field_of_a_node_in_another_format_gets_the_hint_that_fits(field: str, hint: str) -> None:
-    """What stands beside `with` in the words of another format is told in those of this one."""
+    """What is beside `with` in the words of another format is told in those of this one."""
     assert hint in str(failure(f"flow: f\nnodes: [{{id: t, type: shell, {field}, with: {{run: [ls]}}}}]"))
 
 
@@ -74,7 +74,7 @@ ON_TOP: list[tuple[str, str]] = [
 
 @pytest.mark.parametrize(("field", "hint"), ON_TOP)
 def test_a_field_of_a_flow_in_another_format_gets_the_hint_that_fits(field: str, hint: str) -> None:
-    """What stands at the top of a flow in the words of another format is told in those of this one."""
+    """What is at the top of a flow in the words of another format is told in those of this one."""
     assert hint in str(failure(f"flow: f\n{field}\nnodes: [{{id: a, type: noop}}]"))
 
 

@@ -144,7 +144,7 @@ def test_a_flow_cannot_be_changed() -> None:
 
 
 def test_a_folder_gives_its_sound_flows_and_the_errors_of_the_others(tmp_path: Path) -> None:
-    """One broken file does not keep the others, before or behind it, from being served; what is no YAML file is not looked
+    """One broken file does not keep the others, before or behind it, from being served; what is not YAML file is not looked
     at."""
     (tmp_path / "a.yml").write_text(ONE_NODE)
     (tmp_path / "b.yml").write_text("flow: [")
@@ -238,7 +238,7 @@ def _places(value: Json, path: tuple[str | int, ...] = ()) -> list[tuple[str | i
 @settings(max_examples=tries(300))
 @given(st.data())
 def test_a_flow_with_anything_anywhere_is_a_flow_or_a_flow_error(data: st.DataObject) -> None:
-    """Whatever JSON stands in the place of any value of a sound flow, there is no other exception."""
+    """Whatever JSON is in the place of any value of a sound flow, there is no other exception."""
     tree = load_located(
         data.draw(st.sampled_from([ROLLBACK, EVERY_TYPE, NESTED, GRAPH, AGENTS, AGENTS])), "f.yml"
     ).data

@@ -20,7 +20,7 @@ def test_the_page_is_what_the_models_say() -> None:
 
 
 def test_the_page_names_everything_that_a_flow_can_have() -> None:
-    """Every node type, field, output, filter and test stands in it."""
+    """Every node type, field, output, filter and test is in it."""
     page = flow_reference_markdown()
     for spec in node_types().values():
         assert f"\n### {spec.name}\n" in page

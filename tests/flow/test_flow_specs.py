@@ -292,7 +292,7 @@ JSON_VALUES: st.SearchStrategy[Json] = st.recursive(
 @settings(max_examples=tries(300))
 @given(st.sampled_from(sorted(node_types())), st.data())
 def test_any_configuration_is_settled_or_refused(kind: str, data: st.DataObject) -> None:
-    """Whatever stands under `with`, the result is JSON or `InvalidConfig`; what loads clean without expressions runs."""
+    """Whatever is under `with`, the result is JSON or `InvalidConfig`; what loads clean without expressions runs."""
     spec = node_types()[kind]
     names = st.sampled_from([*spec.field_names(), "other"])
     with_ = data.draw(st.dictionaries(names, JSON_VALUES, max_size=5))

@@ -240,7 +240,7 @@ def test_a_paused_session_is_never_refused_for_its_types() -> None:
 
 
 def yaml_text(text: str) -> bytes:
-    """A text as it stands inside a JSON text."""
+    """A text as it is inside a JSON text."""
     import json
 
     return json.dumps(text)[1:-1].encode()
@@ -575,7 +575,7 @@ def test_what_a_filter_does_with_each_item_is_checked(text: str, says: str) -> N
     ],
 )
 def test_a_sound_filter_on_each_item_loads(text: str) -> None:
-    """What fits, and what nobody can know, is no mistake."""
+    """What fits, and what nobody can know, is not a mistake."""
     assert only(f'- {{id: t, type: set, with: {{v: "{{{{ {text} }}}}"}}}}', ITEMS) == []
 
 

@@ -21,7 +21,7 @@ def step(name: str = "apply", **more: Any) -> dict[str, Any]:
 
 
 def gate(**more: Json) -> dict[str, Any]:
-    """An approval after which the flow goes on either way."""
+    """An approval after which the flow continues either way."""
     return {
         "id": "gate",
         "type": "approval",

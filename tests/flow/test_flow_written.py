@@ -34,7 +34,7 @@ def node(kind: str, **given: Any) -> str:
 
 
 def in_list(written: str) -> str:
-    """A flow whose program is given this, as it stands."""
+    """A flow whose program is given this, as it is."""
     return HEAD + f"  - id: a\n    type: shell\n    with: {{run: [x, {written}]}}\n"
 
 
@@ -89,7 +89,7 @@ def test_a_number_is_the_text_that_was_written_or_is_refused(place: str, written
     "written", ["80", "-9", "0", "0.5", "true", "yes", "12:30", "2026-11-26", "1_000", "010x"]
 )
 def test_a_number_whose_text_is_the_same_needs_no_quotes(written: str) -> None:
-    """What a program is given is what stands in the file."""
+    """What a program is given is what is in the file."""
     flow = load_flow(in_list(written), "f.yml")
     assert node_types()["shell"].normalize(flow.by_id["a"].compiled.evaluate({}))["run"] == ["x", written]
 
@@ -251,7 +251,7 @@ def test_a_text_that_a_comment_cuts_is_warned_of(line: str) -> None:
 
 
 def test_an_entry_that_a_comment_swallows_is_warned_of() -> None:
-    """In a list of several lines what stands behind a comma and a `#` is gone."""
+    """In a list of several lines what is behind a comma and a `#` is gone."""
     assert doubts("flow: f\nchannels: [C01, #dev\n]\nnodes: [{id: a, type: noop}]\n")
 
 
@@ -471,7 +471,7 @@ _BLANKS = [" ", "\n\t ", "\u200b", "\u2060\u200d", "\u3164", "\u00a0", "\u2800",
 def test_a_text_for_people_in_which_nothing_can_be_seen_is_refused(
     kind: str, given: dict[str, Any], blank: str
 ) -> None:
-    """As it stands in the file, and as an expression gives it when the node begins."""
+    """As it is in the file, and as an expression gives it when the node begins."""
     filled = json.loads(json.dumps(given).replace('"{}"', json.dumps(blank)))
     assert "not blank" in said(node(kind, **filled))
     with pytest.raises(InvalidConfig, match="not blank"):

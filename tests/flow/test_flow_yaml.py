@@ -38,7 +38,7 @@ def test_plain_scalars_follow_the_core_schema_of_yaml_1_2(written: str, value: J
 
 
 def test_keys_are_text_as_written() -> None:
-    """A key is the text that stands there, also when it looks like a number, a boolean or a merge."""
+    """A key is the text that is there, also when it looks like a number, a boolean or a merge."""
     assert load_located("1: a\ntrue: b\n<<: c\n12:30: d\n", "f.yml").data == {
         "1": "a",
         "true": "b",
@@ -178,7 +178,7 @@ YAML_PIECES = st.sampled_from(
 @settings(max_examples=tries(400))
 @given(st.one_of(st.text(max_size=200), st.lists(YAML_PIECES, max_size=40).map("".join)))
 def test_any_text_is_a_flow_or_a_flow_error(text: str) -> None:
-    """Whatever stands in a file, loading gives a flow or a `FlowError` with places, and never another exception."""
+    """Whatever is in a file, loading gives a flow or a `FlowError` with places, and never another exception."""
     error = failure(text)
     assert error is None or error.problems
     assert error is None or all(problem.line >= 1 and problem.column >= 1 for problem in error.problems)

@@ -143,7 +143,7 @@ async def test_a_confirmation_whose_arrival_is_unknown_is_not_sent_twice(
 async def test_what_was_answered_elsewhere_is_closed_and_says_so(
     gate: Gate, api: ManagedAgents, poller: Poller
 ) -> None:
-    """In the console, by going on, by an archive, or by a deletion, also while the door was not there; not by an error."""
+    """In the console, by continuing, by an archive, or by a deletion, also while the door was not there; not by an error."""
     sessions = {name: api.session(name) for name in ("console", "resumed", "archived", "deleted", "waits")}
     calls = {name: session.call(f"make {name}") for name, session in sessions.items()}
     for name, session in sessions.items():
@@ -218,7 +218,7 @@ async def test_killed_anywhere_it_confirms_once_or_asks_again(
 async def test_a_wrong_key_and_a_wrong_token_send_nothing(
     gate: Gate, api: ManagedAgents, poller: Poller
 ) -> None:
-    """It says so, and the session goes on waiting."""
+    """It says so, and the session continues waiting."""
     session = api.session()
     session.wait_for(session.call("git status"))
     assert "No key" in await poller.look(ANTHROPIC_API_KEY="")
@@ -232,7 +232,7 @@ async def test_a_wrong_key_and_a_wrong_token_send_nothing(
 async def test_a_call_that_the_gate_refuses_holds_up_no_other(
     gate: Gate, api: ManagedAgents, poller: Poller
 ) -> None:
-    """One that is too large, and one that is no exact JSON, are told; those behind them, also of the same session, are asked."""
+    """One that is too large, and one that is not an exact JSON, are told; those behind them, also of the same session, are asked."""
     (gate.folder / "gate.yml").write_text(RULES.replace("Bash", "bash"))
     one, two = api.session("one"), api.session("two")
     large, odd = one.call("x" * 2**20), one.call("\ud800")

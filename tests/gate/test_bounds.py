@@ -154,7 +154,7 @@ async def test_open_requests_and_their_rate_are_counted_through_a_restart(
 
 
 async def test_the_message_on_top_counts_requests_and_no_flows(case: Case) -> None:
-    """A flow that an agent runs in its thread is no request that waits for people."""
+    """A flow that an agent runs in its thread is not a request that waits for people."""
     await answer(case, kind="flow", tool="release", call="f1", arguments={})
 
     def root() -> str:
@@ -214,7 +214,7 @@ async def test_a_server_that_hides_a_pinned_definition_is_asked_about(case: Case
 
 @pytest.mark.parametrize("tool", ["x`\n*Approved*", "x\u202ey", "x" * 201])
 async def test_a_name_that_poses_as_text_is_refused(case: Case, tool: str) -> None:
-    """A tool's name stands in the text of the question."""
+    """A tool's name is in the text of the question."""
     with pytest.raises(requests.Refused):
         await answer(case, tool=tool)
 

@@ -148,7 +148,7 @@ class Claude:
         return result
 
     async def resumed(self) -> None:
-        """Go on with what is decided."""
+        """Continue with what is decided."""
         command = sayso("gate", "resume", "--once", "--", "--output-format", "json")
         env = {**self.hooks.env, "SAYSO_CLAUDE": self.program}
         done = await asyncio.to_thread(

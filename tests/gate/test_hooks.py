@@ -367,7 +367,7 @@ AGENT_LOG = '#!/bin/sh\necho "$@" >> "{log}"\n'
 async def test_what_the_gate_refuses_or_another_door_keeps_stops_no_session(
     hooks: Hooks, tmp_path: Path
 ) -> None:
-    """Records of the agents' door, of an unknown request, and garbage are passed over, and the session behind them goes on."""
+    """Records of the agents' door, of an unknown request, and garbage are passed over, and the session behind them continues."""
     given = event("git push", cwd=str(tmp_path), session_id="zz")
     assert (await hooks.decision(given, "--wait", "0"))[0] == "defer"
     folder = hooks.state / "sayso" / "gate"

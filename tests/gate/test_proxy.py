@@ -194,7 +194,7 @@ async def test_the_bytes_that_were_approved_reach_the_server(gate: Gate, tmp_pat
 
 
 async def test_what_is_denied_cancelled_or_late_never_reaches_the_server(gate: Gate, tmp_path: Path) -> None:
-    """The client reads why; after a press that came too late the same call goes on waiting, and runs once."""
+    """The client reads why; after a press that came too late the same call continues waiting, and runs once."""
     async with wired(gate, tmp_path, wait=3) as wire:
         await wire.send(call(1, what="late"))
         assert "Pending" in json.dumps(await wire.answer())
@@ -265,7 +265,7 @@ def test_keys_that_nothing_is_known_by_pass_in_any_case() -> None:
 
 
 async def test_a_call_that_is_none_or_whose_id_is_in_use_is_not_made(gate: Gate, tmp_path: Path) -> None:
-    """Arguments that are no object, a name that is no text, no id, and an id that another call waits under, however it is written."""
+    """Arguments that are no object, a name that is not text, no id, and an id that another call waits under, however it is written."""
     (gate.folder / "gate.yml").write_text(RULES.partition("rules:")[0] + ALLOWS_NOTES)
     head = b'{"jsonrpc":"2.0","method":"tools/call",'
     async with wired(gate, tmp_path) as wire:
@@ -297,7 +297,7 @@ async def test_a_broken_entry_of_a_listing_hides_no_other_tool(gate: Gate) -> No
 async def test_a_proxy_that_is_killed_while_it_holds_a_call_makes_it_once_or_not_at_all(
     gate: Gate, tmp_path: Path
 ) -> None:
-    """Killed with its client before the press; the next one joins, gets the allow, and the one after that asks anew."""
+    """Killed with its client before the press; the next one joins, gets the allow, and the one after that asks again."""
     async with wired(gate, tmp_path) as wire:
         await wire.send(call(1, what="x" * 200_000))
         thread = await gate.thread()

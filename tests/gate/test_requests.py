@@ -56,7 +56,7 @@ async def test_a_second_asking_joins_and_survives_every_kill(gate: Gate) -> None
 
 
 async def test_two_that_wait_for_one_press_get_one_allow(gate: Gate) -> None:
-    """Whoever comes second is asked about anew."""
+    """Whoever comes second is asked about again."""
     both = [asyncio.create_task(gate.ask("make deploy", call, wait=4)) for call in ("c1", "c2")]
     thread = await gate.thread()
     await thread.approve("ben", await thread.asks())

@@ -1,4 +1,4 @@
-"""Sessions that wait in a home: how each came there, and how it goes on."""
+"""Sessions that wait in a home: how each came there, and how it continues."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Told(Struct, frozen=True):
 
 
 class Scene(Struct, frozen=True):
-    """A session that waits. `before` brought it there, with `after` it goes on and ends with these outputs, by path."""
+    """A session that waits. `before` brought it there, with `after` it continues and ends with these outputs, by path."""
 
     flow: str
     after: tuple[Answered | Told, ...]
@@ -46,7 +46,7 @@ class Scene(Struct, frozen=True):
     status: str = "complete"
     inputs: dict[str, Json] = {}
     later: bool = False
-    """Goes on when its time has come."""
+    """Continues when its time has come."""
 
 
 SCENES = {
@@ -352,7 +352,7 @@ TURNS = {
 
 
 class Model:
-    """Answers by the conversation alone, so that every process goes on where another one was."""
+    """Answers by the conversation alone, so that every process continues where another one was."""
 
     async def stream(
         self, request: TurnRequest, abort: asyncio.Event | None = None

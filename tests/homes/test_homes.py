@@ -1,4 +1,4 @@
-"""The homes of released versions open, and every session in them goes on: see README.md."""
+"""The homes of released versions open, and every session in them continues: see README.md."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.postgres import new_database
 FOLDER = Path(__file__).parent
 HOMES = sorted(path.name for path in FOLDER.iterdir() if path.suffix == ".gz")
 MADE = "2026-11-26T12:00:00.000Z"
-"""Just after the homes were made: no deadline in them is over."""
+"""Just after the homes were made: no deadline in them has ended."""
 LATER = timestamps.after(MADE, 26 * 86_400)
 
 

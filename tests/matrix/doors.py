@@ -181,7 +181,7 @@ class _Looking:
         self.keys: list[str] = []
 
     def close(self) -> None:
-        """The bot goes on with it."""
+        """The bot continues with it."""
 
     def serving(self) -> frozenset[str]:
         return frozenset()

@@ -1,6 +1,6 @@
 """Who gets in, written by hand from DESIGN.md sections 5, 7 and 8, the semantics table and docs/decisions.md.
 
-Nothing here asks the program: a name that stands in a row gets in, every other name is refused.
+Nothing here asks the program: a name that is in a row gets in, every other name is refused.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from tests.support.inprocess import Called, Town, play, town
 from tests.support.proving import PROVE
 
 BUTTONS = "Please use the buttons to answer this"
-"""The one hint that may stand in the thread: text where buttons are pressed."""
+"""The one hint that may be in the thread: text where buttons are pressed."""
 STANDS = " ago."
 
 
@@ -87,7 +87,7 @@ def _public(place: Town, since: int, door: Door, name: str) -> list[str]:
         # Whoever mentions the bot is answered in the thread of that message.
         return [text for text in texts if "started *" in text]
     if door.kind == "message":
-        # Whoever mentions the bot in a thread is told where it stands, and everybody may see that.
+        # Whoever mentions the bot in a thread is told where it is, and everybody may see that.
         return [t for t in texts if not t.startswith(BUTTONS) and not (STANDS in t and name in MEMBERS)]
     return texts
 

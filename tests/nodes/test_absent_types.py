@@ -1,4 +1,4 @@
-"""A session whose node type was uninstalled is set aside, and goes on by `release` once the type is there."""
+"""A session whose node type was uninstalled is set aside, and continues by `release` once the type is there."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_new_text_is_refused_without_the_package(package: Package) -> None:
 
 
 def test_types_of_called_flows_and_of_tools_are_pinned_too(package: Package) -> None:
-    """The packages of all texts stand in the pin, and what is gone is known of the whole."""
+    """The packages of all texts are in the pin, and what is gone is known of the whole."""
     inner = load_flow("flow: inner\nnodes: [{id: p, type: page, with: {who: ana}}]", "inner.yml")
     outer = """
 flow: outer

@@ -92,7 +92,7 @@ async def test_a_file_is_read_page_by_page(context: Context) -> None:
 
 
 async def test_a_line_that_is_too_long_is_cut_and_says_so(context: Context) -> None:
-    """One line of more than a page is cut, and the next page goes on behind it."""
+    """One line of more than a page is cut, and the next page continues behind it."""
     (context.workdir / "one").write_text("x" * 100_000 + "\nend\n")
     first = await read(context, "one")
     assert first["text"].endswith("[... the line is cut here ...]")
@@ -125,7 +125,7 @@ async def test_a_picture_is_named_with_what_it_is(context: Context) -> None:
 
 
 async def test_pictures_that_cannot_be_shown_are_refused(context: Context) -> None:
-    """A broken one, one with too many pixels, one with too many bytes; a PDF is no text and no picture."""
+    """A broken one, one with too many pixels, one with too many bytes; a PDF is not text and no picture."""
     for name, data, kind in (
         ("half.png", png(640, 480)[:-20], "picture"),
         ("wide.png", png(8001, 1), "picture"),

@@ -178,7 +178,7 @@ def test_a_decorator_without_a_name_is_refused() -> None:
 
 
 def test_a_session_of_another_program_says_what_is_missing() -> None:
-    """The flow of a session still loads where the module of its type was not imported, and says why it cannot go on."""
+    """The flow of a session still loads where the module of its type was not imported, and says why it cannot continue."""
     greet()
     body = flow_of(FLOW).body()
     registry.forget()

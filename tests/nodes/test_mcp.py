@@ -178,7 +178,7 @@ async def test_what_is_too_much_is_cut(served: Kit) -> None:
 
 async def test_a_call_that_takes_too_long_is_interrupted(served: Kit, tmp_path: Path) -> None:
     """After the node's timeout nobody knows what the tool did; the connection still serves others."""
-    # The connection stands before: where it takes all the time, nothing was sent, and the call simply failed.
+    # The connection is before: where it takes all the time, nothing was sent, and the call simply failed.
     assert await served.text("add", a=1, b=2) == "3"
     outcome = await served.call("wait", timeout=0.3, file=str(tmp_path / "began"))
     assert isinstance(outcome, Interrupted)
@@ -228,7 +228,7 @@ async def test_a_program_ends_with_its_connections(kit: Kit) -> None:
 
 
 async def test_a_changed_configuration_is_used_by_the_next_call(kit: Kit, tmp_path: Path) -> None:
-    """A server whose entry has changed is started anew with what stands there now."""
+    """A server whose entry has changed is started again with what is there now."""
     kit.stdio()
     assert str(tmp_path) in await kit.text("whoami")
     (tmp_path / "other").mkdir()
@@ -312,7 +312,7 @@ def test_a_file_that_cannot_be_used_says_where_and_why(tmp_path: Path, text: str
 
 
 def test_a_name_that_is_nearly_right_is_suggested(tmp_path: Path) -> None:
-    """The nearest name stands in the error."""
+    """The nearest name is in the error."""
     file = tmp_path / "mcp.json"
     file.write_text('{"mcpServers": {"grafana": {"command": "./serve"}}}')
     with pytest.raises(McpUnconfigured, match="grafana"):
@@ -337,7 +337,7 @@ def test_the_library_is_loaded_by_a_call_only() -> None:
 
 
 async def test_a_server_hears_at_once_that_nobody_can_be_asked(kit: Kit) -> None:
-    """It asks for a password within its call: that fails, and the server, which serves nobody meanwhile, goes on."""
+    """It asks for a password within its call: that fails, and the server, which serves nobody meanwhile, continues."""
     kit.stdio()
     password = {"type": "object", "properties": {"password": {"type": "string"}}}
     outcome = await kit.call("confirm", schema=password)

@@ -109,7 +109,7 @@ def late(message: str) -> Interrupted | Failed:
 
 
 def the_same_is_answered_and_others_are_asked() -> None:
-    """The same question goes on with its answer under the new state; another one is asked, and says why."""
+    """The same question continues with its answer under the new state; another one is asked, and says why."""
     same, other = late("Now?"), late("Really?")
     assert isinstance(same, Interrupted)
     assert isinstance(other, Interrupted)
@@ -123,7 +123,7 @@ def test_the_same_question_has_its_answer_and_another_one_is_asked() -> None:
 
 
 def test_a_server_that_forgets_again_and_again_is_given_up() -> None:
-    """Nobody having answered anything else in between, the call is made anew a few times only."""
+    """Nobody having answered anything else in between, the call is made again a few times only."""
     outcome = late("Now?")
     assert isinstance(outcome, Interrupted)
     saved: Any = outcome.details
@@ -136,7 +136,7 @@ def test_a_server_that_forgets_again_and_again_is_given_up() -> None:
 
 
 def test_what_follows_the_answers_that_are_known_says_nothing_of_forgetting() -> None:
-    """A server that goes on after what it had asked before asks as usual."""
+    """A server that continues after what it had asked before asks as usual."""
     same = late("Now?")
     assert isinstance(same, Interrupted)
     follows = left("ops", round_of("And then?"), "s4", answered(same.details))

@@ -31,7 +31,7 @@ class Guarded:
     refuses: bool = False
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """What stands at a path."""
+        """What is at a path."""
         match request.path:
             case "/.well-known/oauth-protected-resource/mcp":
                 told: dict[str, Any] = {

@@ -562,7 +562,7 @@ async def test_a_name_that_changes_its_address_is_checked_each_time(
 
 
 async def test_private_hosts_are_reached(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loopback, by address and by name, is no problem."""
+    """Loopback, by address and by name, is not a problem."""
     async with serve() as seen:
         output(await http({"url": seen.url}, context.build()))
         resolve_to(monkeypatch, "127.0.0.1")
@@ -655,7 +655,7 @@ async def test_timeout_of_a_changing_request_is_an_interruption(context: Context
 
 
 async def test_timeout_before_the_request_was_sent_is_a_failure(context: Context) -> None:
-    """A POST that got stuck in the TLS handshake has changed nothing, so it is no interruption."""
+    """A POST that got stuck in the TLS handshake has changed nothing, so it is not an interruption."""
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()

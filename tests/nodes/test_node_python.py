@@ -77,7 +77,7 @@ async def reached(name: str) -> None:
 
 
 async def test_a_sync_function_runs_in_another_thread(kit: Kit) -> None:
-    """The event loop goes on while the function works."""
+    """The event loop continues while the function works."""
     kit.module(
         "def f(word, times=2):\n    return [word * times, threading.current_thread() is threading.main_thread()]"
     )
@@ -135,7 +135,7 @@ async def test_a_module_beside_the_flow_never_means_another(kit: Kit) -> None:
 
 
 async def test_a_changed_module_is_noticed(kit: Kit, caplog: pytest.LogCaptureFixture) -> None:
-    """The text that was loaded goes on running, and the log says that the file says something else."""
+    """The text that was loaded continues running, and the log says that the file says something else."""
     kit.module("def f():\n    return 1", "edited")
     assert await kit.output("edited:f") == 1
     assert caplog.text == ""
@@ -386,7 +386,7 @@ async def test_a_checkpoint_leaves_with_what_it_saved(kit: Kit, function: str, s
 
 
 async def test_what_was_saved_comes_back(kit: Kit) -> None:
-    """The next attempt goes on from there."""
+    """The next attempt continues from there."""
     kit.module(LEAVERS)
     assert await kit.output("work", {"saved": 998}) == 999
 

@@ -41,7 +41,7 @@ def test_a_secret_that_is_not_set_is_not_tried_again(command: tuple[str, ...], d
 
 
 def test_values_come_from_the_environment() -> None:
-    """`SAYSO_SECRET_NAME` is the secret NAME, exactly as it stands there."""
+    """`SAYSO_SECRET_NAME` is the secret NAME, exactly as it is there."""
     source = SecretSource({"SAYSO_SECRET_TOKEN": " canary\n"}, None)
     assert source.get("TOKEN") == " canary\n"
 
@@ -56,7 +56,7 @@ def test_values_come_from_files_without_the_last_newline(tmp_path: Path, text: s
 
 
 def test_the_environment_wins(tmp_path: Path) -> None:
-    """A variable stands before a file of the same name."""
+    """A variable is before a file of the same name."""
     (tmp_path / "TOKEN").write_text("from the file")
     assert SecretSource({"SAYSO_SECRET_TOKEN": "from env"}, tmp_path).get("TOKEN") == "from env"
 
@@ -133,7 +133,7 @@ def test_what_is_no_readable_text_is_refused(tmp_path: Path) -> None:
 
 
 def test_names_are_listed_from_both_places(tmp_path: Path) -> None:
-    """Names are sorted and without what is no name."""
+    """Names are sorted and without what is not a name."""
     (tmp_path / "B").write_text("x")
     (tmp_path / "README.md").write_text("x")
     (tmp_path / "..data").mkdir()
@@ -151,7 +151,7 @@ def program(folder: Path, script: str) -> list[str]:
 
 
 def test_a_program_gives_what_is_nowhere_else(tmp_path: Path) -> None:
-    """It is run with the name as its last argument; a variable stands before it, and no variable of sayso's reaches it."""
+    """It is run with the name as its last argument; a variable is before it, and no variable of sayso's reaches it."""
     env = {
         "SAYSO_SECRET_OTHER": "env",
         "VAULT_TOKEN": "v",

@@ -321,7 +321,7 @@ async def test_a_gigabyte_of_output_needs_no_memory(context: Context) -> None:
 
 
 async def test_both_outputs_are_read_at_once(context: Context) -> None:
-    """A program that fills stderr while nobody waits for it does not stand still."""
+    """A program that fills stderr while nobody waits for it does not freeze."""
     code = "import sys; sys.stderr.write('e' * 1_000_000); sys.stdout.write('o' * 1_000_000)"
     got = output(await shell({**python(code), "max_output": 2_000_000}, context.build()))
     assert (len(got["stdout"]), len(got["stderr"])) == (1_000_000, 1_000_000)
@@ -450,7 +450,7 @@ os.wait()
 
 @pytest.mark.process
 def test_a_process_that_starts_another_program_is_found(tmp_path: Path) -> None:
-    """For a moment it has no environment: it is no stranger then."""
+    """For a moment it has no environment: it is not a stranger then."""
     again = tmp_path / "again"
     again.write_text('#!/bin/sh\nexec "$0"\n')
     again.chmod(0o700)
@@ -530,7 +530,7 @@ async def test_a_grandchild_that_holds_the_pipes_does_not_hang_us(context: Conte
 
 @pytest.mark.process
 async def test_a_grandchild_that_never_stops_writing_does_not_hang_us(context: Context) -> None:
-    """A background process that writes for ever is left behind and loses its pipe."""
+    """A background process that writes forever is left behind and loses its pipe."""
     mark = context.flow_dir / "pid"
     config = {"script": f"yes & echo $! > '{mark}'"}
     assert output(await asyncio.wait_for(shell(config, context.build()), 20))["exit_code"] == 0
@@ -621,7 +621,7 @@ async def test_a_cut_through_a_secret_leaves_no_half_of_it(context: Context) -> 
 
 
 async def test_progress_never_shows_a_secret(context: Context) -> None:
-    """A line for people has marks in place of secrets."""
+    """A line for people has marks instead of secrets."""
     context.secrets["TOKEN"] = "canary-5f3a-secret"
     config = {"script": 'echo "using $T"', "env": {"T": {"$secret": "TOKEN"}}}
     output(await shell(config, context.build()))

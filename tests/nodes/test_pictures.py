@@ -44,6 +44,6 @@ def test_half_a_picture_is_none(data: bytes, expected: tuple[str, int, int]) -> 
 
 @given(st.sampled_from([data for data, _ in WHOLE]), st.integers(4, 40), st.binary(max_size=60))
 def test_no_bytes_raise(data: bytes, keep: int, rest: bytes) -> None:
-    """Whatever stands behind the first bytes, it is a picture or it is none."""
+    """Whatever is behind the first bytes, it is a picture or it is none."""
     found = picture_of(data[:keep] + rest)
     assert found is None or min(found.width, found.height) > 0

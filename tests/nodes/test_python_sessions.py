@@ -121,7 +121,7 @@ async def test_an_abort_reaches_the_node(tmp_path: Path) -> None:
 
 
 async def test_a_shutdown_lets_the_node_leave(tmp_path: Path) -> None:
-    """A process that ends leaves at a checkpoint; the next one goes on from there without asking."""
+    """A process that ends leaves at a checkpoint; the next one continues from there without asking."""
     store = MemoryStore()
     async with running(store, tmp_path, runners=runners()) as first:
         session_id = await first.start(FLOW % "counting")

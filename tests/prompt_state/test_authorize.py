@@ -396,7 +396,7 @@ BARRED = [
 @pytest.mark.parametrize(("name", "actor", "reason"), BARRED, ids=[row[0] for row in BARRED])
 @pytest.mark.parametrize("action", ACTIONS)
 def test_some_may_do_nothing(name: str, actor: Actor, reason: str, action: Action) -> None:
-    """Who is no known person of this workspace may do nothing, though requester, approver, asked and admin."""
+    """Who is not a known person of this workspace may do nothing, though requester, approver, asked and admin."""
     kinds = {"answer": "ask", "decide": "approval", "resolve": "interrupted"}
     prompt = Question(kind=kinds.get(action, "ask"), approvers=(actor.id,), who=(actor.id,))
     generous = target(prompt, requester_id=actor.id, admins=frozenset({actor.id, "UBEN"}), allow_local=True)

@@ -592,7 +592,7 @@ def test_a_control_word_is_the_whole_text(text: str, word: str | None) -> None:
     ],
 )
 def test_times_of_slack_compare_as_numbers(ts: str | None, than: str | None, expected: bool) -> None:
-    """A ts is later by its number, not by its text; what is no ts is never later."""
+    """A ts is later by its number, not by its text; what is not a ts is never later."""
     assert newer(ts, than) is expected
 
 

@@ -43,7 +43,7 @@ CASES = [
     ("&lt;https://example.com|x&gt;", "<https://example.com|x>"),
     ("&lt;@U123&gt;", "<@U123>"),
     ("<https://example.com|a &lt; b>", "a < b (https://example.com)"),
-    # what is no markup stays
+    # what is not markup stays
     ("1 < 2", "1 < 2"),
     ("<nothing>", "<nothing>"),
     ("<>", "<>"),

@@ -40,7 +40,7 @@ class Desk:
         return await self.engine.pause(SESSION, actor=ANA, reason=reason)
 
     async def resume(self, message: str = "go on") -> State:
-        """A person lets it go on."""
+        """A person lets it continue."""
         return await self.engine.resume(SESSION, message, actor=ANA)
 
     async def state(self) -> State:
@@ -52,7 +52,7 @@ class Desk:
         return [event.type for event in await self.engine.journal(SESSION)]
 
     async def stack(self) -> list[dict[str, Json]]:
-        """The containers around the place where it stands."""
+        """The containers around the place where it is."""
         found: list[dict[str, Json]] = (await self.engine.inspect(SESSION))["containerStack"]
         return found
 

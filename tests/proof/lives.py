@@ -100,7 +100,7 @@ class Driver:
         self.held_at = -1
 
     async def begin(self, flow: Flow, inputs: dict[str, Json]) -> None:
-        """Start the session, or take it up where it stands; a held one is resumed."""
+        """Start the session, or take it up where it is; a held one is resumed."""
         if await self.engine.writer.call(self.engine.store.sessions.head, SESSION) is None:
             if flow.lock is not None and flow.lock.raw == TAKEN:
                 await self._take_the_lock()

@@ -52,7 +52,7 @@ def at_claim(change: Change) -> Callable[[pytest.MonkeyPatch], None]:
 
 
 def passes(state: State) -> Iterator[tuple[str, Frame]]:
-    """The passes of containers that are under way."""
+    """The passes of containers that are in progress."""
     return ((scope, frame) for scope, frame in sorted(state.frames.items()) if scope != ROOT)
 
 
@@ -119,7 +119,7 @@ def clamp(flow: Flow, state: State) -> State:
 
 
 def child_index_stays(flow: Flow, state: State) -> State:
-    """The cursor of a pass stands at the last child that completed."""
+    """The cursor of a pass is at the last child that completed."""
     for scope, frame in passes(state):
         if frame.position:
             state = rewind(state, scope, frame.position - 1)
@@ -200,7 +200,7 @@ def hand_frame_on(same_list: bool) -> Callable[[pytest.MonkeyPatch], None]:
 
 
 def clear_log(patch: pytest.MonkeyPatch) -> None:
-    """The log begins anew when a session is taken up after a crash."""
+    """The log begins again when a session is taken up after a crash."""
     journal = SessionTable.journal
 
     def cleared(self: SessionTable, session_id: str, *, after: int = 0) -> Iterator[bytes]:

@@ -147,7 +147,7 @@ class Person:
             await self.engine.pause(self.session_id, actor=ANA, reason="proof")
 
     async def leave(self) -> None:
-        """Wait for a hold that is under way when a life ends."""
+        """Wait for a hold that is in progress when a life ends."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def act(self, answer: Callable[[Asked], str]) -> State:
@@ -233,7 +233,7 @@ async def live(
 
 
 async def begin(engine: Engine, flow: Flow, session_id: str) -> None:
-    """Start a session, or take it up where it stands."""
+    """Start a session, or take it up where it is."""
     if await engine.writer.call(engine.store.sessions.head, session_id) is None:
         await engine.start(flow, {}, actor=ANA, session_id=session_id)
     else:

@@ -176,7 +176,7 @@ async def test_the_same_over_http(tmp_path: Path, hit: Counter[str]) -> None:
 
 
 def asks(state: State) -> bool:
-    """Whether people are asked at the cap of the day, and nothing else goes on."""
+    """Whether people are asked at the cap of the day, and nothing else continues."""
     found = [state.prompts[prompt_id] for prompt_id in state.open_prompts]
     return [(spec.kind, spec.scope) for spec in found] == [("budget", "day")]
 

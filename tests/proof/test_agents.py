@@ -84,7 +84,7 @@ async def test_a_pause_at_any_event_loses_and_repeats_nothing(tmp_path: Path, hi
 async def test_a_process_that_is_killed_in_a_conversation_changes_nothing(
     tmp_path: Path, hit: Counter[str]
 ) -> None:
-    """SIGKILL at a commit, with Anthropic's SDK and a server: the next process goes on with the same conversation."""
+    """SIGKILL at a commit, with Anthropic's SDK and a server: the next process continues with the same conversation."""
     expected = await talk_process.run(same_length(tmp_path, 0), [])
     assert expected.mind.refused == []
     points = deaths((await plain(tmp_path / "direct")).commits)

@@ -59,7 +59,7 @@ class Person:
 
 async def test_a_failover_by_patroni_loses_no_acknowledged_reply(cluster: Cluster, tmp_path: Path) -> None:
     """The primary and its Patroni are killed while twenty sessions are answered: the synchronous standby takes over, each
-    session goes on with its answer, no step runs twice, and no process ends."""
+    session continues with its answer, no step runs twice, and no process ends."""
     log = tmp_path / "log"
     flows = {"failover": FLOW.format(log=log)}
     async with (

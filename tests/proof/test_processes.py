@@ -1,4 +1,4 @@
-"""The same proof with real deaths: every life is a process, the store a SQLite file, effects stand in a file outside."""
+"""The same proof with real deaths: every life is a process, the store a SQLite file, effects are in a file outside."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def at_gates(journal: tuple[Event, ...]) -> Iterator[tuple[State, Asked]]:
 
 
 def at(flow: Flow, state: State) -> Scenario:
-    """The case that goes on from there."""
+    """The case that continues from there."""
     case = Scenario(flow)
     case.state, case.now = state, state.updated_at
     return case
@@ -105,7 +105,7 @@ def rejected(case: Scenario, prompt: Asked) -> list[str]:
 
 
 def expired(case: Scenario, prompt: Asked) -> list[str]:
-    """What starts once the time for it is over."""
+    """What starts once the time for it has ended."""
     case._take(Shown(prompt.prompt_id, {"channel": "C1", "ts": "1.3"}))
     timer = next(
         t for t in case.state.timers.values() if t.prompt_id == prompt.prompt_id and t.purpose == "deadline"
@@ -281,7 +281,7 @@ def test_the_proof_sees_the_fault(name: str, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_proof_sees_a_rejection_that_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A container around it that is retried would ask, and do what stands before it, once more."""
+    """A container around it that is retried would ask, and do what is before it, once more."""
     check_gated(RETRIED)
     monkeypatch.setattr("engine.decide.step.REJECTED", "nothing")
     case = core(RETRIED).started()

@@ -120,7 +120,7 @@ async def test_eight_requests_for_one_prompt_have_one_winner(round_: int, tmp_pa
 
 @pytest.mark.parametrize("round_", range(ROUNDS))
 async def test_eight_engines_that_resume_one_session_have_one_winner(round_: int, tmp_path: Path) -> None:
-    """With nobody serving: one claim wins and goes on, the others are refused and change nothing."""
+    """With nobody serving: one claim wins and continues, the others are refused and change nothing."""
     await asking(tmp_path)
     told = await race("resume", tmp_path)
     assert told["applied"] == 1

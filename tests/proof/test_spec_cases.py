@@ -70,7 +70,7 @@ def test_the_state_of_an_empty_log_is_an_empty_state() -> None:
 
 
 def test_the_state_after_one_node_has_its_output() -> None:
-    """One completed node: its output stands under its path, and the position is behind it."""
+    """One completed node: its output is under its path, and the position is behind it."""
     case = given("nodes: [{id: a, type: set, with: {x: 1}}, {id: b, type: wait, with: {for: 1m}}]").started()
     document = to_json(derive_state(case.events))
     assert document["outputs"] == {"a": {"x": 1}}
@@ -103,7 +103,7 @@ def test_the_state_of_nested_containers_is_a_stack_of_frames() -> None:
 
 
 def test_completed_iterations_are_in_the_state_with_their_outputs() -> None:
-    """Iterations that are over stand with index and outputs; the children of the next begin with nothing."""
+    """Iterations that have ended stand with index and outputs; the children of the next begin with nothing."""
     case = given(NESTED).started()
     case.when(case.answer(text="one"))
     (finished,) = to_json(derive_state(case.events))["containerStack"][1]["completedIterations"]
@@ -190,7 +190,7 @@ async def test_pauses_that_race_are_one_pause(office: Office) -> None:
 async def test_a_pause_inside_a_foreach_resumes_right_there(
     office: Office, items: int, count: int, before: list[str]
 ) -> None:
-    """A fresh engine goes on with the child that was next; no iteration starts twice, nothing is done twice."""
+    """A fresh engine continues with the child that was next; no iteration starts twice, nothing is done twice."""
     every = children(range(items), count)
     async with office.started(each(items, count)) as desk:
         await desk.work(*before)
@@ -254,7 +254,7 @@ async def test_an_empty_list_is_done_at_once(office: Office) -> None:
 
 
 async def test_a_pause_in_a_container_inside_a_switch(office: Office) -> None:
-    """The case that was taken stays taken, and the loop in it goes on where it was."""
+    """The case that was taken stays taken, and the loop in it continues where it was."""
     text = f"""
 nodes:
   - id: pick
@@ -415,7 +415,7 @@ async def test_a_pause_stops_the_running_node_and_says_where(office: Office) -> 
 
 
 async def test_a_paused_session_is_paused_and_not_aborted(office: Office) -> None:
-    """Scenario 1.3: the status says that it can go on."""
+    """Scenario 1.3: the status says that it can continue."""
     async with office.started(TWO) as desk:
         await desk.pause()
         assert (await desk.engine.head(SESSION)).status == "paused"
@@ -423,7 +423,7 @@ async def test_a_paused_session_is_paused_and_not_aborted(office: Office) -> Non
 
 
 async def test_a_resume_goes_on_from_the_paused_node_with_all_that_was_there(office: Office) -> None:
-    """Scenarios 2.1 to 2.3: outputs and messages from before the pause are there, the node itself goes on."""
+    """Scenarios 2.1 to 2.3: outputs and messages from before the pause are there, the node itself continues."""
     text = """
 nodes:
   - {id: a, type: shell, with: {run: [do, early]}}
@@ -475,7 +475,7 @@ async def test_a_second_resume_changes_nothing(office: Office) -> None:
 
 
 async def test_an_abort_of_a_paused_session_ends_it(office: Office) -> None:
-    """Edge case: paused, then aborted: it is over, cannot be resumed, and its messages are no longer delivered."""
+    """Edge case: paused, then aborted: it has ended, cannot be resumed, and its messages are no longer delivered."""
     async with office.started(TWO) as desk:
         await desk.pause()
         state = await desk.engine.abort(SESSION, actor=ANA)

@@ -94,7 +94,7 @@ async def test_row_3_later_iterations_begin_at_their_beginning(office: Office) -
 
 
 async def test_row_4_a_sibling_container_gets_no_frame_that_is_not_its_own(office: Office) -> None:
-    """Two lists side by side, one far ahead: after a resume each goes on at its own place."""
+    """Two lists side by side, one far ahead: after a resume each continues at its own place."""
     body = f"body: [{{id: %s, {SAFE}}}]"
     text = f"""
 nodes:
@@ -278,7 +278,7 @@ def test_row_16_an_output_stands_once() -> None:
 
 
 async def test_row_17_a_session_is_found_again_at_the_start(office: Office) -> None:
-    """Nobody names it: a fresh process finds the session that ran, and goes on."""
+    """Nobody names it: a fresh process finds the session that ran, and continues."""
     async with office.started(LIST) as desk:
         await desk.work("each[0]/a")
         abandon(desk.rig.store)
@@ -317,7 +317,7 @@ def test_row_19_of_two_answers_one_wins_and_the_other_hears_who() -> None:
 
 
 async def test_row_20_without_its_snapshot_a_session_is_rebuilt_from_the_journal(office: Office) -> None:
-    """Every snapshot deleted: the same state, and the run goes on where it was."""
+    """Every snapshot deleted: the same state, and the run continues where it was."""
     async with office.started(ASKS) as desk:
         before = await desk.engine.parked(SESSION)
     outside = office.backing.connect()

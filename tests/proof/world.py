@@ -1,4 +1,4 @@
-"""A deterministic world for runs of flows: what nodes do outside, written to a log that is no part of the store.
+"""A deterministic world for runs of flows: what nodes do outside, written to a log that is not part of the store.
 
 A node's effect happens when the driver says so, one at a time, so a run without a pause and one with pauses can do
 the same things in the same order. `run: [do, x]` works; `run: [fail, N]` fails the first N times; `run: [tell, x]`

@@ -373,7 +373,7 @@ async def test_half_a_tool_call_at_the_limit_is_left_out(
 async def test_a_tool_call_that_cannot_be_sent_back_is_a_broken_answer(
     server: ClaudeServer, claude: ClaudeProvider, name: str, id: str
 ) -> None:
-    """A name or an id that the API takes from nobody would end the conversation at its next call; so it is asked anew."""
+    """A name or an id that the API takes from nobody would end the conversation at its next call; so it is asked again."""
     server.queue(Reply([call(name, {}, id)]))
     with pytest.raises(BadResponse, match="must be letters, digits, _ and -") as broken:
         await complete(claude, request())
@@ -767,7 +767,7 @@ async def test_what_is_no_answer_is_refused(server: ClaudeServer, claude: Claude
 async def test_an_abort_does_not_wait_for_the_server(
     server: ClaudeServer, claude: ClaudeProvider, hold: str, kept: tuple[Any, ...]
 ) -> None:
-    """While the server stands still, at its first token too, an abort ends the turn within a second and hangs up."""
+    """While the server freezes, at its first token too, an abort ends the turn within a second and hangs up."""
     reply = text(LONG, hold_after=hold)
     server.queue(reply)
     abort, heard = asyncio.Event(), asyncio.Event()
@@ -790,7 +790,7 @@ async def test_an_abort_does_not_wait_for_the_server(
 
 
 async def test_leaving_early_hangs_up(server: ClaudeServer, claude: ClaudeProvider) -> None:
-    """Whoever closes the stream closes the connection: the model does not go on at our cost."""
+    """Whoever closes the stream closes the connection: the model does not continue at our cost."""
     reply = text(LONG, hold_after="text_delta")
     server.queue(reply)
     async with aclosing(claude.stream(request())) as events:

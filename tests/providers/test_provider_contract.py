@@ -164,7 +164,7 @@ async def test_a_rate_limit_says_how_long_to_wait(rig: Rig) -> None:
 
 
 async def test_a_stream_without_a_stop_reason_is_a_failure(rig: Rig) -> None:
-    """An answer that ends too early is no answer, may be tried again, and its tokens are known."""
+    """An answer that ends too early is not an answer, may be tried again, and its tokens are known."""
     rig.say(LONG, cut=True)
     events: list[TurnEvent] = []
     with pytest.raises(StreamCut) as caught:

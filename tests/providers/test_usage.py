@@ -92,7 +92,7 @@ HOUR = {
             },
             "0.033",
         ),
-        # Another model went on: 1,000 at $2 and 100 at $10, then 1,100 at $4 and 200 at $20.
+        # Another model continued: 1,000 at $2 and 100 at $10, then 1,100 at $4 and 200 at $20.
         (
             PLAIN,
             {

@@ -184,7 +184,7 @@ def _voted(world: World, session: Session) -> Iterator[str]:
 
 
 def _locked(world: World, sessions: list[Session]) -> Iterator[str]:
-    """What one session does under a lock is over before the next begins."""
+    """What one session does under a lock has ended before the next begins."""
     locked = {session.head.session_id for session in sessions if session.head.flow_name == "booking"}
     row = [name for name, _ in groupby(session_id for session_id, _ in world.ran) if name in locked]
     row = [name for name, _ in groupby(row)]

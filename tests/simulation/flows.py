@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 Answers = Mapping[str, str]
 """By the place of the question: the text that somebody wrote, or the label of the button; `-` where nobody did. What
-was filled in, or approved, stands under `<place>.<field>`."""
+was filled in, or approved, is under `<place>.<field>`."""
 
 NOBODY = "-"
 

@@ -276,7 +276,7 @@ def told(world: World, store: Any, session: Session) -> Iterator[str]:
             key = f"edited:{event.prompt_id}:{event.nonce}"
         elif event.type == "prompt:handed":
             key = f"handed:{event.prompt_id}:{event.seq}"
-        # Nobody is called to what is over already.
+        # Nobody is called to what has ended already.
         is_late = event.type == "prompt:handed" and event.prompt_id in done and _dropped(store, key)
         if key and times[key] != 1 and not is_late:
             yield f"{key} stands {times[key]} times"

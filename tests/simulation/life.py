@@ -4,8 +4,8 @@ Every commit, every call of the Web API and every acknowledgement is a *point*, 
 can die. What is dead does nothing any more: its inputs and outputs never return, its memory is thrown away, and what
 it had committed is all that the next life finds.
 
-Instead of dying it can also *freeze*: it stands still, its sessions count as nobody's, the next life takes them over,
-and then it wakes up and goes on for a while with what it had in hand. Its network is gone, its commits are not.
+Instead of dying it can also *freeze*: it freezes, its sessions count as nobody's, the next life takes them over,
+and then it wakes up and continues for a while with what it had in hand. Its network is gone, its commits are not.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CALL_SECONDS = 0.02
 PIECE = 1000
 """Bytes of a file that come at once."""
 AWAKE = 8.0
-"""Seconds for which a process that was frozen goes on."""
+"""Seconds for which a process that was frozen continues."""
 KEY = b"the key of the simulation"
 _KEY = aiohttp.client_reqrep.ConnectionKey("slack.test", 443, True, True, None, None, None)
 
@@ -147,7 +147,7 @@ class Life:
         return True
 
     async def point(self, what: str) -> None:
-        """The same for who can wait: whoever waits in a dead process waits for ever."""
+        """The same for who can wait: whoever waits in a dead process waits forever."""
         if not self.lives(what) or (self.frozen and what != "after a command"):
             self._waiting.append(self.loop.create_future())
             await self._waiting[-1]
@@ -171,7 +171,7 @@ class Life:
         world.timeline.after(world.chance.uniform(1.0, 40.0), self._wake)
 
     def _wake(self) -> None:
-        """Go on, while another life runs."""
+        """Continue, while another life runs."""
         if self not in self.world.sleepers:
             return
         self.world.note(f"wake {self.number}")
@@ -183,7 +183,7 @@ class Life:
         self._slice()
 
     def _slice(self) -> None:
-        """Do all that can be done at this moment; go on when the next thing of this process is due."""
+        """Do all that can be done at this moment; continue when the next thing of this process is due."""
         if self.dead:
             return
         with self._alone():
@@ -222,7 +222,7 @@ class Life:
     # --- running -------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Live until death, or until the world is over."""
+        """Live until death, or until the world has ended."""
         asyncio.set_event_loop(self.loop)
         self.loop.set_exception_handler(lambda loop, context: self.world.trouble(str(context.get("message"))))
         self._main = main = self.loop.create_task(self._serve())

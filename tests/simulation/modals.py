@@ -157,7 +157,7 @@ class Desk:
     # --- filling in ------------------------------------------------------------------------------------------
 
     def look(self) -> bool:
-        """Go on with a modal that stands open; whether there was one."""
+        """Continue with a modal that stands open; whether there was one."""
         state = self.world.slack.core.state
         views = [view for view in state.views.values() if view.id not in self._waiting]
         if views and self.world.further and not self.calm:

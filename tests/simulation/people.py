@@ -21,7 +21,7 @@ HINT = "Reply in this thread"
 FILES_HINT = "📎"
 ENDS = ("✅", "❌", "🛑")
 CALM = 4.0
-"""Seconds between two looks at a thread when all faults are over."""
+"""Seconds between two looks at a thread when all faults have ended."""
 _NEVER = ("Cancel the run",)
 """Buttons that nobody presses: the model knows no ends but the good one."""
 

@@ -1,7 +1,7 @@
 """`python -m tests.simulation.seeds [COUNT]`: where each seeded fault shows, and how often among COUNT seeds.
 
 A bot that makes one call more dies at other points, so a seed that showed a fault may show nothing any more. So each fault
-has a hunt: a flow and a weather in which it matters, and the seed that was seen to show it, after which the search goes on.
+has a hunt: a flow and a weather in which it matters, and the seed that was seen to show it, after which the search continues.
 """
 
 from __future__ import annotations

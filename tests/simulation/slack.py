@@ -1,4 +1,4 @@
-"""Simulated Slack: the model of the local workspace, with a network in place of its server.
+"""Simulated Slack: the model of the local workspace, with a network instead of its server.
 
 Calls of the Web API arrive as what slack_sdk would send over HTTP, and are answered by the workspace's own methods.
 Events and interactions go to the life that is connected, as Socket Mode would carry them: events again until they are
@@ -48,7 +48,7 @@ class Delivery:
 
 
 class Sockets:
-    """What the workspace tells the app, in place of its Socket Mode server."""
+    """What the workspace tells the app, instead of its Socket Mode server."""
 
     def __init__(self, slack: Slack) -> None:
         self._slack = slack
@@ -242,7 +242,7 @@ class Slack:
 
 
 def by_keys(messages: Iterable[Json]) -> dict[str, Json]:
-    """Messages by their keys; the card also by that of the question which stands on it."""
+    """Messages by their keys; the card also by that of the question which is on it."""
     found = {key_of(message): message for message in messages}
     return {asked_key(message): message for message in found.values()} | found
 

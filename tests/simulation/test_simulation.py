@@ -108,7 +108,7 @@ def test_a_seed_replays_exactly(seed: int) -> None:
 
 
 def test_a_card_whose_pause_is_almost_over_does_not_stop_the_clock(land: Ground) -> None:
-    """In the run of seed 4837 a card waited for less than the clock can tell, was given out at once, and so on for ever."""
+    """In the run of seed 4837 a card waited for less than the clock can tell, was given out at once, and so on forever."""
     assert run(land, 4837).problems == []
 
 

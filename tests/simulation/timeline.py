@@ -15,7 +15,7 @@ MOST_SPINS = 20_000
 
 
 class Stuck(Exception):
-    """Nothing can happen any more, or something happens for ever without time passing."""
+    """Nothing can happen any more, or something happens forever without time passing."""
 
 
 class Timeline:
@@ -43,7 +43,7 @@ class Timeline:
         heapq.heappush(self._coming, (self.now + seconds, self._serial, happen))
 
     def advance(self, most: float | None) -> None:
-        """Go on to the next thing that happens, or so many seconds if nothing happens before. Raises `Stuck`."""
+        """Continue to the next thing that happens, or so many seconds if nothing happens before. Raises `Stuck`."""
         self._turns += 1
         if self._turns > MOST_TURNS:
             raise Stuck(f"{MOST_TURNS} turns at {self.now:.3f} without time passing")
@@ -62,7 +62,7 @@ class Timeline:
 
 
 class SimLoop(base_events.BaseEventLoop):
-    """An event loop without files and sockets. Where a real one would wait for them, the timeline goes on."""
+    """An event loop without files and sockets. Where a real one would wait for them, the timeline continues."""
 
     def __init__(self, timeline: Timeline) -> None:
         super().__init__()

@@ -62,7 +62,7 @@ nodes:
     with: {text: "Mended {{ inputs.what }} with {{ inputs.tool }}"}
 """
 
-# One that is over soon, so that what comes late finds it ended, and one that is not.
+# One that has ended soon, so that what comes late finds it ended, and one that is not.
 RESCUE = """
 flow: rescue
 inputs:

@@ -15,7 +15,7 @@ class Weather:
     twice: float = 0.0
     """A delivery comes once more, some time later, although it was acknowledged."""
     late: float = 0.0
-    """The longest time that a delivery is under way; those behind it may overtake it."""
+    """The longest time that a delivery is in progress; those behind it may overtake it."""
     ack_lost: float = 0.0
     limited: float = 0.0
     """A call is refused with 429."""
@@ -32,7 +32,7 @@ class Weather:
     kill_within: int = 100
     """The kill comes before or after one of so many inputs and outputs of that life."""
     freezes: float = 0.0
-    """How likely a process stands still instead of dying, and wakes up when another one runs."""
+    """How likely a process freezes instead of dying, and wakes up when another one runs."""
     outages: int = 0
     """How often no socket is open for a while."""
     jumps: int = 0

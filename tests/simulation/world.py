@@ -223,7 +223,7 @@ class World:
         self.timeline.after(35.0, self._settled)  # by then nothing that was sent is still under way
 
     def _settled(self) -> None:
-        """Whether everything is over; else look again later."""
+        """Whether everything has ended; else look again later."""
         if self.people.done() and self._quiet():
             self.over = True
             self.note("over")

@@ -85,7 +85,7 @@ async def test_a_bucket_that_is_away_is_an_error_that_passes() -> None:
 
 
 async def test_a_bucket_that_is_not_there_is_told() -> None:
-    """That is no file that was lost."""
+    """That is not a file that was lost."""
     with pytest.raises(StorageError, match="no such bucket"):
         await refusing("s3://no-such-bucket").put("session-a", io.BytesIO(b"one"))
 

@@ -1,4 +1,4 @@
-"""The fence before effects, for every backend: a clock that goes on while the machine sleeps, gaps counted as generations, and
+"""The fence before effects, for every backend: a clock that continues while the machine sleeps, gaps counted as generations, and
 the number of attempts that a sender has read."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HOUR = 3600.0
 
 
 class Asleep:
-    """The clocks of a machine: both go on while it is awake, one alone while it sleeps."""
+    """The clocks of a machine: both continue while it is awake, one alone while it sleeps."""
 
     def __init__(self) -> None:
         self.awake = self.slept = 0.0
@@ -129,7 +129,7 @@ FAULTS: dict[str, tuple[object, str, object]] = {
 def test_a_fault_of_the_fence_is_noticed(
     name: str, machine: Asleep, monkeypatch: pytest.MonkeyPatch, postgres_backend: SqliteBackend
 ) -> None:
-    """Each fault lets work go on that others may have taken over."""
+    """Each fault lets work continue that others may have taken over."""
     monkeypatch.setattr(*FAULTS[name])  # type: ignore[arg-type]  # an object, a name, a value
     noticed = []
     for check in CONTRACT:
@@ -147,7 +147,7 @@ def test_a_fault_of_the_fence_is_noticed(
 
 
 async def asked(lease: Lease, *answers: Any) -> bool:
-    """Whether work that began before a gap may go on, where the store answers this, one after the other."""
+    """Whether work that began before a gap may continue, where the store answers this, one after the other."""
     told = list(answers)
 
     async def still() -> bool:

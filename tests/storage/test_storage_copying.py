@@ -1,4 +1,4 @@
-"""A store is copied to another backend and back, and goes on there. Copies with other keys: `test_storage_encryption`."""
+"""A store is copied to another backend and back, and continues there. Copies with other keys: `test_storage_encryption`."""
 
 from __future__ import annotations
 

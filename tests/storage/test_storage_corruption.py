@@ -129,7 +129,7 @@ def test_a_cut_tail_is_noticed(backend: SqliteBackend, store: Store) -> None:
 
 
 def test_a_missing_row_in_the_middle_is_noticed(backend: SqliteBackend, store: Store) -> None:
-    """A gap in the journal is no shorter journal."""
+    """A gap in the journal is not a shorter journal."""
     rich_session(store)
     backend.delete("journal", 1)
     with pytest.raises(Corrupt):
@@ -181,7 +181,7 @@ def test_a_rolled_back_head_is_noticed(backend: SqliteBackend, store: Store) -> 
 
 
 def test_a_head_that_was_removed_is_noticed(backend: SqliteBackend, store: Store) -> None:
-    """A journal without its head is no unknown session."""
+    """A journal without its head is not an unknown session."""
     rich_session(store)
     backend.delete("sessions", 0)
     with pytest.raises(Corrupt, match="head was removed"):
@@ -417,7 +417,7 @@ def rebuilt(good: Any) -> Any:
 
 
 def test_a_row_is_sealed_as_it_always_was() -> None:
-    """What is stored verifies for ever: the MAC of a row is part of the format."""
+    """What is stored verifies forever: the MAC of a row is part of the format."""
     sealer, columns = Sealer(KEY), ("a", 1, None, b"b")
     assert sealer.seal(b"prompt", *columns).hex() == "a9de4897c0d6a89276a241e578b7427adbf06a33cbe0a45b"
     mac = sealer.seal(b"prompt", *columns)

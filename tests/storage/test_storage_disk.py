@@ -211,7 +211,7 @@ def test_a_full_disk_changes_nothing_and_work_goes_on_later(tmp_path: Path) -> N
 
 
 def test_a_log_that_cannot_be_written_changes_nothing(tmp_path: Path, faults: Faults) -> None:
-    """No space for the write-ahead log is no space: undone, and it goes on later."""
+    """No space for the write-ahead log is not a space: undone, and it continues later."""
     store = open_sqlite(tmp_path / "sayso.db", vfs=faults.name)
     done(store, new_session("session-1", None, event("a")))
     faults.fail_write = "wal"
@@ -227,7 +227,7 @@ def test_a_log_that_cannot_be_written_changes_nothing(tmp_path: Path, faults: Fa
 def test_a_checkpoint_without_space_is_made_later(
     tmp_path: Path, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file that cannot grow now does not fail the commit, which stands in the log."""
+    """A file that cannot grow now does not fail the commit, which is in the log."""
     monkeypatch.setattr(connection, "CHECKPOINT_PAGES", 1)
     store = open_sqlite(tmp_path / "sayso.db", vfs=faults.name)
     faults.fail_write = "db"

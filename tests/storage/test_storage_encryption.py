@@ -212,7 +212,7 @@ def test_a_process_without_keys_takes_no_ciphertext_for_damage() -> None:
 
 
 def test_a_journal_verifies_without_its_key(backend: SqliteBackend) -> None:
-    """The chain is over ciphertexts: nobody needs to read them, and what was changed is found."""
+    """The chain has ended ciphertexts: nobody needs to read them, and what was changed is found."""
     filled(opened(backend, OUTER))
     store = opened(backend, verify=True)
     store.sessions.check_chain("session-1")
@@ -256,7 +256,7 @@ def a_plain_home(backend: SqliteBackend) -> list[list[Any]]:
 @pytest.mark.parametrize("to", ["memory", "postgres"])
 @pytest.mark.parametrize("key", [KEY, b"another key that signs rows"])
 def test_a_plain_home_goes_on_in_an_encrypted_copy(to: str, key: bytes) -> None:
-    """All that it says stands there in ciphertext alone, under whatever key signs, and a session that waits is answered."""
+    """All that it says is there in ciphertext alone, under whatever key signs, and a session that waits is answered."""
     home = MemoryBackend()
     before = a_plain_home(home)
     source = opened(home)
@@ -301,7 +301,7 @@ def test_what_does_not_verify_is_not_signed_anew() -> None:
 
 
 def test_keys_that_come_after_plain_rows_are_refused(backend: SqliteBackend) -> None:
-    """Plain rows would stay readable: one sentence says how to go on, and without keys everything is as it was."""
+    """Plain rows would stay readable: one sentence says how to continue, and without keys everything is as it was."""
     opened(backend, OUTER).close()
     store = opened(backend)
     store.bind("T1", "A1")

@@ -405,7 +405,7 @@ def test_a_restore_refuses_what_it_cannot_vouch_for(
         restore(backend.path, backup, b"another key of 32 bytes or so...", "now")
     other = tmp_path / "other"
     apsw.Connection(str(other)).execute("CREATE TABLE t (x)")
-    with pytest.raises(StorageError, match="no database of sayso"):
+    with pytest.raises(StorageError, match="not a database of sayso"):
         restore(backend.path, other, KEY, "now")
     with pytest.raises(StorageError, match="exists"):
         back_up(backend.path, backup)

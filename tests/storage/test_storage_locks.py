@@ -93,7 +93,7 @@ def test_whoever_leaves_the_queue_comes_back_last(store: Store) -> None:
 
 
 def test_a_session_that_is_set_aside_keeps_its_lock_and_loses_its_place(store: Store) -> None:
-    """What it did under the lock is not known, so a person decides; where it only waited, the queue goes on."""
+    """What it did under the lock is not known, so a person decides; where it only waited, the queue continues."""
     begin(store, ONE, put("x", ONE), TakeLock("x", ONE), put("y", ONE))
     begin(store, TWO, put("x", TWO), put("y", TWO))
     store.quarantine(ONE, "damaged", NOW)

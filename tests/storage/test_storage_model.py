@@ -269,7 +269,7 @@ class Backends(RuleBasedStateMachine):
 
 
 def forget(store: MemoryStore) -> None:
-    """Let a store read everything anew."""
+    """Let a store read everything again."""
     store.sessions.known.clear()
     store.sessions.free.clear()
     store._db._given.clear()

@@ -1,4 +1,4 @@
-"""How values are packed in rows: given back byte for byte, small, and read for ever."""
+"""How values are packed in rows: given back byte for byte, small, and read forever."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 }
 ROOTS = "SELECT rootpage, type || ' ' || name FROM sqlite_schema WHERE rootpage > 0 ORDER BY rootpage"
 HUNG = ("index sessions_ended", "table locks", "index locks_taken")
-"""Where `prompts answer` once went on for ever."""
+"""Where `prompts answer` once continued forever."""
 COMMANDS: tuple[tuple[str, ...], ...] = (
     ("prompts", "answer", "{prompt}", "approve", "--no-wait"),
     ("sessions", "list"),

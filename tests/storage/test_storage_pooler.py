@@ -169,7 +169,7 @@ def test_another_key_and_another_team_are_refused(behind: str) -> None:
 
 
 def test_a_full_disk_of_the_server_is_one_sentence(url: str, behind: str) -> None:
-    """Nothing of it is stored, and once there is space work goes on."""
+    """Nothing of it is stored, and once there is space work continues."""
     with closing(open_postgres(behind, KEY)) as store, psycopg.connect(url, autocommit=True) as raw:
         raw.execute(
             "CREATE FUNCTION pg_temp.no_space() RETURNS trigger LANGUAGE plpgsql AS"

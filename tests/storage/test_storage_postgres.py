@@ -433,7 +433,7 @@ def test_a_connection_that_was_lost_while_nothing_was_done_is_made_anew(
 
 
 def test_death_is_noticed(store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After `kill -9` no sign of life comes any more: another one may go on."""
+    """After `kill -9` no sign of life comes any more: another one may continue."""
     monkeypatch.setattr(lanes, "LIMIT_SECONDS", 0.5)
     other = python(WORKER, url)
     assert other.stdout is not None
@@ -449,7 +449,7 @@ def test_death_is_noticed(store: PostgresStore, url: str, monkeypatch: pytest.Mo
 def test_a_frozen_process_is_taken_for_dead_and_stores_nothing_that_others_took(
     store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It gives no sign of life: others go on without it, and when it wakes nothing that it does is stored."""
+    """It gives no sign of life: others continue without it, and when it wakes nothing that it does is stored."""
     monkeypatch.setattr(lanes, "LIMIT_SECONDS", 0.5)
     other = python(WORKER, url)
     assert other.stdout is not None

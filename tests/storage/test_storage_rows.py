@@ -134,7 +134,7 @@ def test_a_finished_intent_is_done_and_what_follows_is_ingested(store: Store) ->
 
 
 def test_a_replaced_intent_is_pending_again_with_its_result(store: Store) -> None:
-    """A card that is edited keeps the message it edits, and goes on counting."""
+    """A card that is edited keeps the message it edits, and continues counting."""
     put(store, PutOutbox("k", "lane", "card", b"1"))
     store.outbox.attempt(1, 0, at(1))
     store.outbox.finish(1, 1, now=at(1), state="sent", result=b"ts")

@@ -117,7 +117,7 @@ def test_a_program_that_serves_alone_keeps_others_out(two: Two) -> None:
 
 
 def test_a_connection_that_is_ended_ends_nobody(two: Two) -> None:
-    """All of them, again and again: the process goes on with what it has."""
+    """All of them, again and again: the process continues with what it has."""
     one, other = two
     lane = one.lanes.claim(CHORES)
     assert lane is not None
@@ -162,7 +162,7 @@ def test_a_worker_that_never_reaches_the_server_says_so() -> None:
 def test_a_busy_process_lives_and_a_hung_one_is_dead(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Signs of life come from a thread while the loop stands still, for a while. When it moves again, another generation begins."""
+    """Signs of life come from a thread while the loop freezes, for a while. When it moves again, another generation begins."""
     for name, seconds in (("BEAT_SECONDS", 0.05), ("STILL_SECONDS", 0.2), ("HUNG_SECONDS", 3.0)):
         monkeypatch.setattr(postgres_workers, name, seconds)
     monkeypatch.setattr(lanes, "LIMIT_SECONDS", 2.0)

@@ -69,7 +69,7 @@ def test_files_are_private_whatever_the_umask(tmp_path: Path, umask: int) -> Non
 
 @pytest.mark.parametrize("suffix", ["", "-wal", "-shm", ".key", ".lock"])
 def test_a_symbolic_link_is_refused(tmp_path: Path, suffix: str) -> None:
-    """A link in place of one of our files could lead anywhere, so it is not followed."""
+    """A link instead of one of our files could lead anywhere, so it is not followed."""
     target = tmp_path / "elsewhere"
     target.write_bytes(b"")
     target.chmod(0o600)
@@ -110,7 +110,7 @@ def test_files_of_another_user_are_refused(tmp_path: Path, name: str) -> None:
 
 
 def test_a_path_that_is_a_directory_is_refused(tmp_path: Path) -> None:
-    """A directory is no database; neither is a file a directory, nor other bytes a database."""
+    """A directory is not a database; neither is a file a directory, nor other bytes a database."""
     with pytest.raises(StorageError):
         open_sqlite(tmp_path)
     (tmp_path / "file").write_bytes(b"x" * 4096)

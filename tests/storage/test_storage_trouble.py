@@ -28,7 +28,7 @@ from tests.storage.storagekit import KEY, NOW, ROOT, sample_item
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lock is waited for, and a trouble is over, within milliseconds."""
+    """A lock is waited for, and a trouble has ended, within milliseconds."""
     monkeypatch.setattr(connection, "BUSY_MILLISECONDS", 5)
     monkeypatch.setattr(group_commit, "QUIET_SECONDS", 0.0)
     monkeypatch.setattr(backoff, "FIRST_SECONDS", 0.001)
@@ -36,7 +36,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Another program holds the write lock, as soon as a transaction that is under way is over."""
+    """Another program holds the write lock, as soon as a transaction that is in progress has ended."""
     other = apsw.Connection(str(path))
     other.set_busy_timeout(20_000)
     other.execute("BEGIN IMMEDIATE")

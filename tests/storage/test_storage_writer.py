@@ -194,7 +194,7 @@ async def test_a_method_may_be_named(store: Recorder, writer: Writer) -> None:
 
 
 async def test_a_failed_transaction_is_everybodys_error(store: Recorder, writer: Writer) -> None:
-    """When the whole batch fails, each waiter gets an error of its own, and the writer goes on."""
+    """When the whole batch fails, each waiter gets an error of its own, and the writer continues."""
     store.failure = StorageFull("no space")
     async with Gate(writer):
         tasks = [
@@ -221,7 +221,7 @@ async def test_a_cancelled_waiter_takes_nothing_back(store: Recorder, writer: Wr
 
 
 async def test_when_the_thread_dies_everybody_is_told(store: Recorder, writer: Writer) -> None:
-    """Those in the batch, those queued behind it and those who come later get an error, and nobody waits for ever."""
+    """Those in the batch, those queued behind it and those who come later get an error, and nobody waits forever."""
     store.failure = SystemExit("killed")
     async with Gate(writer):
         tasks = [
@@ -396,7 +396,7 @@ async def test_slow_commits_are_left_to_the_thread(
 
 @pytest.mark.usefixtures("short")
 async def test_the_loop_waits_for_no_other_program(tmp_path: Path) -> None:
-    """While another program writes to the file the loop goes on, and the commit follows."""
+    """While another program writes to the file the loop continues, and the commit follows."""
     store = open_sqlite(tmp_path / "sayso.db", key=KEY)
     writer = Writer(store)
     writer.start()

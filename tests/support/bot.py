@@ -165,7 +165,7 @@ class MovedClock:
         return time.monotonic() + self.ahead
 
     def forward(self, seconds: float) -> None:
-        """Put it forward. The bot looks at its clock anew, as it does by itself every few seconds."""
+        """Put it forward. The bot looks at its clock again, as it does by itself every few seconds."""
         self.ahead += seconds
         if self.bot is not None:
             self.bot.service.notify()

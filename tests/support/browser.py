@@ -325,7 +325,7 @@ class Visit:
 
 
 async def in_view(thing: Locator) -> FloatRect:
-    """Scroll to it, and where it is then. What was drawn anew in between is looked for again: a thread may change at any
+    """Scroll to it, and where it is then. What was drawn again in between is looked for again: a thread may change at any
     moment, and its locator finds the new one."""
     for _ in range(20):
         try:

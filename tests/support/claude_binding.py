@@ -1,4 +1,4 @@
-"""How Claude binds thinking to what stands before it, as a local server checks it. Knows nothing of our own checks.
+"""How Claude binds thinking to what is before it, as a local server checks it. Knows nothing of our own checks.
 
 A block of thinking is valid as long as system, tools and all that was said before it are what they were when the model thought
 it. Marks of the cache count for nothing, nor does thinking that was taken away from the front.

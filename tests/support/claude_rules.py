@@ -184,7 +184,7 @@ def _check_form(schema: dict[str, Any], where: str) -> None:
 
 
 def _check_compaction(body: dict[str, Any]) -> None:
-    """Where a summary may be asked for, and where it stands afterwards."""
+    """Where a summary may be asked for, and where it is afterwards."""
     asked = body.get("compaction")
     if asked is not None:
         _fields(asked, {"type"}, {"instructions"}, "compaction")
@@ -282,7 +282,7 @@ def _check_frame(body: dict[str, Any]) -> None:
 
 
 def _check_references(body: dict[str, Any], turns: list[tuple[str, list[Block]]]) -> None:
-    """What was found has to be there for as long as it stands in the conversation."""
+    """What was found has to be there for as long as it is in the conversation."""
     names = {tool["name"] for tool in body.get("tools", [])}
     for _, blocks in turns:
         for block in blocks:
@@ -412,7 +412,7 @@ def _check_marks(body: dict[str, Any]) -> None:
 
 
 def _marks(value: Any) -> Iterator[str]:
-    """For how long each mark keeps what stands before it, in the order of the request."""
+    """For how long each mark keeps what is before it, in the order of the request."""
     if isinstance(value, dict):
         if value.get("cache_control") is not None:
             yield value["cache_control"].get("ttl", "5m")

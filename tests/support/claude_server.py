@@ -31,7 +31,7 @@ class Reply:
 
     `cut_after` ends the stream after the first event of that name (`message_start`, `text_delta`, ...), and
     `""` before the first; `abrupt` drops the connection where else the response just ends. With `hold_after` the
-    stream stands still there until `go` is set; `reached` says that it does.
+    stream freezes there until `go` is set; `reached` says that it does.
     """
 
     blocks: list[dict[str, Any]]
@@ -195,7 +195,7 @@ class ClaudeServer:
     async def _go_on(
         self, request: web.Request, response: web.StreamResponse, reply: Reply, name: str
     ) -> bool:
-        """Break, wait or go on after the event of this name."""
+        """Break, wait or continue after the event of this name."""
         if reply.hold_after == name:
             reply.hold_after = None
             reply.reached.set()

@@ -265,7 +265,7 @@ def check_invariants(flow: Flow, events: Sequence[Event], state: State, epoch: i
 
 
 def check_starts(events: Sequence[Event]) -> None:
-    """No node starts twice without an interruption, a retry or word of how it goes on after its failure between,
+    """No node starts twice without an interruption, a retry or word of how it continues after its failure between,
     and none starts after it completed."""
     standing: dict[str | None, str] = {}
     for event in events:

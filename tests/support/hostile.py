@@ -12,7 +12,7 @@ from typing import Any
 BYSTANDER, GROUP, HOST = "U0LOCALCLEO", "S0LOCALENG", "evil.example"
 """Whom nobody wants to reach: a person and a group that no flow here mentions, and a host that none links to."""
 PRODUCT = "41897569"
-"""1337 * 31337: it stands nowhere unless something was evaluated."""
+"""1337 * 31337: it is nowhere unless something was evaluated."""
 
 
 def typed(text: str) -> str:

@@ -239,7 +239,7 @@ class Town:
     # --- waiting -------------------------------------------------------------------------------------------
 
     def quiet(self) -> bool:
-        """Whether nothing is under way: no payload, no row to handle or to send, no node."""
+        """Whether nothing is in progress: no payload, no row to handle or to send, no node."""
         views = getattr(self.bot.views, "_tasks", ())
         busy = (
             self._tasks
@@ -251,7 +251,7 @@ class Town:
         return not busy and not self.store.sessions.heads(statuses=("running",), limit=1)
 
     async def settle(self, most: float = 120.0) -> None:
-        """Wait until nothing is under way any more."""
+        """Wait until nothing is in progress any more."""
         async with asyncio.timeout(most):
             calm = 0
             while calm < 2:

@@ -41,7 +41,7 @@ class DirectApp(SlackApp):
         self.town.sockets.hang_up()
 
     def reconnected(self) -> bool:
-        """Whether a line was opened anew since the last call."""
+        """Whether a line was opened again since the last call."""
         found, self.reopened = self.reopened, False
         return found
 
@@ -61,13 +61,13 @@ class Line(Connection):
             self._sockets.town.soon(self._sockets.carry(frame))
 
     def cut(self) -> None:
-        """End it. The app connects anew as soon as it can."""
+        """End it. The app connects again as soon as it can."""
         self._sockets.leave(self)
         self._sockets.town.soon(self._sockets.reconnect())
 
 
 class Sockets(SocketMode):
-    """The workspace's Socket Mode, and an app that is called directly in place of WebSockets."""
+    """The workspace's Socket Mode, and an app that is called directly instead of WebSockets."""
 
     def __init__(self, town: Town) -> None:
         core = town.core

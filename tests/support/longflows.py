@@ -26,7 +26,7 @@ def texts(most: int = 14_000) -> st.SearchStrategy[str]:
 
 
 def _sound(text: str) -> str:
-    """A text that says something, and that is no expression."""
+    """A text that says something, and that is not an expression."""
     return text if text.strip() else f"{text}."
 
 

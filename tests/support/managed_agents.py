@@ -1,6 +1,6 @@
 """A local server that speaks the sessions API of Managed Agents, and refuses what the real one refuses.
 
-Sessions are set by a test. A session that waits for confirmations goes on once the last one came, and tells the rest after each.
+Sessions are set by a test. A session that waits for confirmations continues once the last one came, and tells the rest after each.
 It checks what is sent with the types of the SDK, and breaks where it is told to.
 """
 
@@ -64,7 +64,7 @@ class Session:
         return [event for event in self.events if event["type"] == "user.tool_confirmation"]
 
     def confirm(self, event: dict[str, Any]) -> None:
-        """Take a confirmation, and go on once there is nothing left to confirm. Raises `ValueError` where it is none."""
+        """Take a confirmation, and continue once there is nothing left to confirm. Raises `ValueError` where it is none."""
         call = next((one for one in self.events if one["id"] == event["tool_use_id"]), None)
         if call is None or call.get("evaluated_permission") != "ask":
             raise ValueError(f"tool_use_id: {event['tool_use_id']} asks for no confirmation")

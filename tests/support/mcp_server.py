@@ -151,7 +151,7 @@ async def think(context: Context) -> CallToolResult | InputRequiredResult:
 
 
 def main() -> None:
-    """Serve until the input ends, or for ever over HTTP."""
+    """Serve until the input ends, or forever over HTTP."""
     if sys.argv[1:2] != ["http"]:
         server.run("stdio")
         return

@@ -198,7 +198,7 @@ def run(
     timeout: float = 30.0,
     read: Sequence[str] = (),
 ) -> subprocess.CompletedProcess[str]:
-    """Be `python ARGUMENTS` to its end. `merged`: what it says on standard error stands between the rest."""
+    """Be `python ARGUMENTS` to its end. `merged`: what it says on standard error is between the rest."""
     with contextlib.ExitStack() as files:
         given, out, err = (files.enter_context(tempfile.TemporaryFile()) for _ in range(3))
         given.write(stdin.encode())

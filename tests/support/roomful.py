@@ -115,7 +115,7 @@ async def engine_at(
 
 
 async def fill(file: Path, count: int) -> list[str]:
-    """Put so many sessions into a database: most are over, some wait, some failed; their ids, oldest first."""
+    """Put so many sessions into a database: most have ended, some wait, some failed; their ids, oldest first."""
     flows = [load_flow(text, f"{text.split()[1]}.yml") for text in (DEPLOY, DEPLOY, RESTORE)]
     locked = load_flow(f"lock: production-database\n{RESTORE}", "restore-database.yml")
     ids: list[str] = []

@@ -39,7 +39,7 @@ async def _at_once(
     stdout: Callable[[bytes], None],
     stderr: Callable[[bytes], None],
 ) -> Ended:
-    """Run a program to its end while everything else stands still: what `run_command` does on a real loop."""
+    """Run a program to its end while everything else freezes: what `run_command` does on a real loop."""
     done = subprocess.run(  # noqa: ASYNC221 - nothing else is to happen meanwhile
         command.argv,
         executable=command.executable,

@@ -1,7 +1,7 @@
 """Which files of ours a typed reply passes; `python -m tests.support.trace` prints them.
 
 The bot is the whole one in process (`tests.support.inprocess`). A call is counted where its function is entered
-between the reply and the moment when nothing is under way any more: the row of the inbox, the step, its commit,
+between the reply and the moment when nothing is in progress any more: the row of the inbox, the step, its commit,
 and the messages that follow.
 """
 

@@ -90,7 +90,7 @@ async def running_app(
 ) -> AsyncIterator[RunningApp]:
     """The real Bolt app over the real Socket Mode client. `configure` registers listeners; what they do not
     take is acknowledged. A client that has no answer to a ping for half of `ping_interval` seconds drops its connection:
-    that must be more than this process may stand still on a busy machine."""
+    that must be more than this process may freeze on a busy machine."""
     client = client_of(workspace)
     running = RunningApp(AsyncApp(client=client), client)
     _record(running)

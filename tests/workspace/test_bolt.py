@@ -201,7 +201,7 @@ async def test_a_slash_command_answers_with_its_acknowledgement(workspace: Works
 
 
 async def test_an_ephemeral_message_is_seen_by_one_person(workspace: Workspace, bolt: RunningApp) -> None:
-    """chat.postEphemeral shows to its person, and stands in no history."""
+    """chat.postEphemeral shows to its person, and is in no history."""
     ana = workspace.user("ana")
     await bolt.client.chat_postEphemeral(channel=workspace.channel("ops").id, user=ana.id, text="psst")
     assert [m["text"] for m in workspace.ephemerals("ana")] == ["psst"]

@@ -58,7 +58,7 @@ async def _answer(url: str, body: Json) -> int:
 
 
 async def test_a_response_url_answers_in_four_ways(workspace: Workspace, bolt: RunningApp) -> None:
-    """Ephemeral by default, in the channel on demand, in place of the message, or deleting it."""
+    """Ephemeral by default, in the channel on demand, instead of the message, or deleting it."""
     url, ts = await _response_url(workspace, bolt)
     assert await _answer(url, {"text": "only you"}) == 200
     assert [m["text"] for m in workspace.ephemerals("ana")] == ["only you"]

@@ -292,7 +292,7 @@ _BLOCK = st.fixed_dictionaries(
 
 @given(st.lists(_BLOCK, max_size=3))
 def test_no_shape_of_blocks_is_more_than_a_refusal(blocks: list[Json]) -> None:
-    """Whatever JSON stands in blocks: it is taken, with ids for all, or refused with a SlackError."""
+    """Whatever JSON is in blocks: it is taken, with ids for all, or refused with a SlackError."""
     try:
         check_message("x", blocks)
     except SlackError:

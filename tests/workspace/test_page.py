@@ -230,7 +230,7 @@ async def test_a_confirm_dialog_stands_before_the_press(desk: Desk) -> None:
 
 
 async def test_a_modal_shows_errors_in_place_and_closes_when_accepted(desk: Desk) -> None:
-    """Errors of the app stand under their field with what was typed kept; a good answer closes the modal."""
+    """Errors of the app are under their field with what was typed kept; a good answer closes the modal."""
     await desk.say("Form", [actions(button("Open", "open"))])
     async with desk.in_ops() as page:
         await by_action(page, "open").click()

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 
 async def test_messages_survive_a_restart(tmp_path: Path) -> None:
-    """Stop, start with the same file: people, threads, reactions and metadata are there, and time goes on."""
+    """Stop, start with the same file: people, threads, reactions and metadata are there, and time continues."""
     file = tmp_path / "kept" / "workspace.json"
     async with running_workspace(persist_path=file) as before:
         zoe = before.add_user("zoe")
@@ -149,7 +149,7 @@ async def test_a_predicate_may_look_for_what_is_not_there_yet(workspace: Workspa
 
 
 async def test_connected_counts_sockets_that_take_envelopes(workspace: Workspace) -> None:
-    """A silent socket is no connection, although it is still open."""
+    """A silent socket is not a connection, although it is still open."""
     async with running_app(workspace, ping_interval=60):
         await workspace.connected()
         workspace.faults.disconnect_all("silent")

@@ -96,7 +96,7 @@ def test_posts_have_a_limit_of_the_workspace_too() -> None:
 
 
 def test_refused_calls_count() -> None:
-    """Whoever goes on calling is refused for longer, unless the server is told not to count what it refused."""
+    """Whoever continues calling is refused for longer, unless the server is told not to count what it refused."""
     taken = {}
     for counts in (True, False):
         limits = Limits()

@@ -189,7 +189,7 @@ async def test_a_click_is_sent_once(workspace: Workspace) -> None:
 async def test_a_graceful_disconnect_is_followed_by_a_reconnect(
     workspace: Workspace, bolt: RunningApp
 ) -> None:
-    """The app is asked to refresh, connects anew, and hears the next message."""
+    """The app is asked to refresh, connects again, and hears the next message."""
     before = workspace.core.sockets.connections[0]
     workspace.faults.disconnect_all("graceful")
     await workspace.wait_for(

@@ -16,7 +16,7 @@ from bot.workspace.state import Json, state_from_json
 
 @given(st.lists(st.floats(min_value=0, max_value=4e9), min_size=2))
 def test_timestamps_strictly_increase_whatever_the_clock_does(times: list[float]) -> None:
-    """A clock that stands still or runs backwards never makes two equal timestamps."""
+    """A clock that freezes or runs backwards never makes two equal timestamps."""
     state = State()
     stamps = [state.new_ts(now) for now in times]
     numbers = [int(ts.replace(".", "")) for ts in stamps]

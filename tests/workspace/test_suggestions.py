@@ -131,7 +131,7 @@ async def test_a_click_posts_the_text_as_the_person_and_opens_the_answer(
 @pytest.mark.browser
 @on_page
 async def test_each_channel_has_its_own_and_new_ones_show_at_once(browser: Browser, desk: Workspace) -> None:
-    """Another channel shows its own suggestions, one without any shows none, and a replaced list is drawn anew."""
+    """Another channel shows its own suggestions, one without any shows none, and a replaced list is drawn again."""
     async with opened_page(browser, place(desk, "ops")) as page:
         await page.get_by_test_id("channel-releases").click()
         await expect(chips(page)).to_have_text(["Ship it"])
@@ -146,7 +146,7 @@ async def test_each_channel_has_its_own_and_new_ones_show_at_once(browser: Brows
 async def test_of_many_the_first_three_are_shown_and_the_question_for_help(
     browser: Browser, desk: Workspace
 ) -> None:
-    """The rest stands behind a button, which gives the focus to the first of them. A phone says where to begin."""
+    """The rest is behind a button, which gives the focus to the first of them. A phone says where to begin."""
     many = [Suggestion("ops", f"Flow {number}", f"@sayso flow-{number}") for number in range(1, 8)]
     desk.suggest([*many, HELP])
     async with opened_page(browser, place(desk, "ops")) as page:
@@ -197,7 +197,7 @@ async def test_the_keyboard_reaches_them(browser: Browser, desk: Workspace) -> N
 @pytest.mark.browser
 @on_page
 async def test_on_a_phone_they_are_one_row_of_large_chips(browser: Browser, desk: Workspace) -> None:
-    """At 390 pixels the chips stand in one row that scrolls by itself, each at least 44 pixels tall."""
+    """At 390 pixels the chips are in one row that scrolls by itself, each at least 44 pixels tall."""
     async with opened_page(browser, place(desk, "ops"), **SCREENS["phone"]) as page:
         await expect(chips(page)).to_have_count(2)
         boxes = [await chip.bounding_box() for chip in await chips(page).all()]

@@ -75,7 +75,7 @@ def complete_upload(call: Call) -> Json:
     if not files:
         raise SlackError("invalid_arguments", "files is missing")
     if call.text("channel_id"):
-        # Post the files as one message, and note in each where it stands; `files.info` tells that
+        # Post the files as one message, and note in each where it is; `files.info` tells that
         # afterwards.
         channel = call.writable("channel_id")
         sent = [shown(file) for file in files]

@@ -73,7 +73,7 @@ def estimate(step: Step, path: str, agent: AgentRun) -> Estimate:
 
 
 def fallbacks(step: Step, path: str) -> list[str]:
-    """The models that go on where the agent's declines."""
+    """The models that continue where the agent's declines."""
     return list(step.state.nodes[path].input.get("fallbacks") or ())
 
 
@@ -123,7 +123,7 @@ class Cap(NamedTuple):
     cap: str
     next_: str
     raised: dict[str, Json]
-    """The caps as they would hold if a person lets the agent go on."""
+    """The caps as they would hold if a person lets the agent continue."""
 
 
 def passed(step: Step, path: str, agent: AgentRun, least: Estimate) -> Cap | None:
@@ -177,7 +177,7 @@ _OF = {"node": " is at its cap", "flow": " is at the cap of this flow", "day": "
 
 
 def cap_prompt(node: Node, cap: Cap) -> Question:
-    """The question at a cap: go on, or stop here."""
+    """The question at a cap: continue, or stop here."""
     used = f"it has used {cap.used} of {cap.cap}" if cap.used else f"{cap.cap} are left"
     next_ = f", and the next call may use up to {cap.next_}" if cap.next_ else ""
     text = f"{_OF[cap.scope]}: {used}{next_}. No more calls are sent to the model until somebody decides."
@@ -188,7 +188,7 @@ def cap_prompt(node: Node, cap: Cap) -> Question:
 
 
 def _allowing(cap: Cap) -> str:
-    """Return the label of the button that lets the agent go on."""
+    """Return the label of the button that lets the agent continue."""
     if cap.scope == "day":
         return "Continue anyway"
     raised = cap.raised[cap.name]

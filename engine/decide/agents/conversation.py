@@ -157,7 +157,7 @@ def begin_turn(step: Step, scope: str, key: str) -> None:
 
 
 def _at_cap(step: Step, owner: str, cap: budget.Cap) -> None:
-    """Ask people whether the agent may go on; `finally` cannot ask people."""
+    """Ask people whether the agent may continue; `finally` cannot ask people."""
     node = step.node(owner)
     if not in_finally(owner):
         outcomes.withdraw_outage(step, owner, "it is at a cap")
@@ -339,7 +339,7 @@ def ended(step: Step, path: str) -> bool:
 
 
 def cap_decided(step: Step, prompt: Asked) -> None:
-    """A person let the agent go on at a cap, or did not."""
+    """A person let the agent continue at a cap, or did not."""
     run = step.state.nodes[prompt.path]
     if (prompt.answer or {}).get("value") == "raise":
         by = prompt.actor or {}
@@ -352,7 +352,7 @@ def cap_decided(step: Step, prompt: Asked) -> None:
 
 
 def outcome_decided(step: Step, prompt: Asked) -> None:
-    """Apply the decision (or its timeout) on how an agent without a usable answer goes on."""
+    """Apply the decision (or its timeout) on how an agent without a usable answer continues."""
     outcomes.decided(step, prompt, prompt.answer_key)
     if is_outage(prompt):
         try_now(step, prompt.path)
@@ -365,7 +365,7 @@ class Agent(Passes):
     """A conversation with a model. Its children are model calls and tool calls."""
 
     def frozen(self, step: Step, path: str, node: Node, config: dict[str, Json]) -> dict[str, Json]:
-        """Its model, its caps, and whether it goes on with its own conversation."""
+        """Its model, its caps, and whether it continues with its own conversation."""
         plan = plan_of(node)
         return {
             "agent": {
@@ -449,7 +449,7 @@ class Agent(Passes):
         return True
 
     def child_failed(self, step: Step, path: str) -> None:
-        """Ask people how the agent goes on if a model call failed."""
+        """Ask people how the agent continues if a model call failed."""
         if step.state.nodes[path].type == TURN:
             outcomes.turn_failed(step, path)
         else:

@@ -183,7 +183,7 @@ def _allows(state: State, grant: Grant, bound_to: str, digest: str) -> bool:
 
 
 def given_here(state: State, grant: Grant) -> bool:
-    """True if people gave the grant in this session; a copy of the session asks anew."""
+    """True if people gave the grant in this session; a copy of the session asks again."""
     prompt = state.prompts.get(grant.prompt_id)
     return prompt is not None and (prompt.covers or {}).get("sessionId") == state.session_id
 

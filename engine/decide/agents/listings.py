@@ -1,7 +1,7 @@
 """MCP servers whose tool descriptions differ from those that a conversation was opened with, or that were approved.
 Pure.
 
-The conversation goes on with the descriptions it has. People see the difference, and the new ones are offered only once
+The conversation continues with the descriptions it has. People see the difference, and the new ones are offered only once
 they approve; this changes the beginning of the conversation, so the API drops the thinking until then.
 
 The first description of a tool, and each one that people approved, is a row of its own for all later conversations

@@ -27,7 +27,7 @@ SUMMARISE = (
 """Instruction for a model whose conversation is compacted."""
 
 SUMMED = "It stands above, as you wrote it."
-"""Text in place of a summary that the API has signed."""
+"""Text instead of a summary that the API has signed."""
 
 _MOST_TRANSCRIPT = 100_000
 _MOST_RESULT = 2_000

@@ -2,7 +2,7 @@
 
 A call can fail, or end in a refusal, half an answer or nothing. Some of these are remedied automatically, a limited
 number of times (`_ALONE`). For everything else people are asked: *Try again*, *Other model*, *Tell it…* or *Stop*.
-Nothing is lost meanwhile: the conversation goes on after its last event. If the flow handles failures (`on_error`), and
+Nothing is lost meanwhile: the conversation continues after its last event. If the flow handles failures (`on_error`), and
 in `finally`, which asks nobody, the agent fails instead.
 """
 
@@ -195,7 +195,7 @@ def turn_failed(step: Step, path: str) -> None:
 
 
 def stuck(step: Step, owner: str, error: dict[str, Json]) -> None:
-    """Ask people how to go on, or if they cannot be asked, fail the agent unless it has failed already."""
+    """Ask people how to continue, or if they cannot be asked, fail the agent unless it has failed already."""
     turn_list = step.flow.lists[agent_at(step.state, owner).lists[0]]
     if turn_list.nodes[0].on_error == "ask" and not in_finally(owner):
         _emit(step, owner, "ask", error=error)
@@ -204,7 +204,7 @@ def stuck(step: Step, owner: str, error: dict[str, Json]) -> None:
 
 
 def ask(step: Step, owner: str) -> None:
-    """Ask how a stuck agent goes on, or what to do about an outage."""
+    """Ask how a stuck agent continues, or what to do about an outage."""
     agent, asked = agent_at(step.state, owner), open_prompt_at(step.state, owner)
     if agent.stuck is not None:
         withdraw_outage(step, owner)

@@ -73,7 +73,7 @@ def _ended(before: State, after: State, event: CallOutcome) -> list[Row]:
 
 
 def _unpaid(before: State, after: State, event: Failure) -> list[Row]:
-    """Return the row that frees the reservation of a call that cost nothing; the next attempt reserves anew."""
+    """Return the row that frees the reservation of a call that cost nothing; the next attempt reserves again."""
     run = before.nodes.get(event.path or "")
     if run is None or run.status != "started" or not event.unpaid:
         return []

@@ -106,7 +106,7 @@ def _given(step: Step, tool: ToolPlan, call: Call) -> Json:
 
 
 def asked_here(state: State, call: Call) -> bool:
-    """True if people were asked about this call in this session; a copy of a session asks anew."""
+    """True if people were asked about this call in this session; a copy of a session asks again."""
     prompt = None if call.prompt_id is None else state.prompts[call.prompt_id]
     return prompt is not None and (prompt.covers or {}).get("sessionId") == state.session_id
 

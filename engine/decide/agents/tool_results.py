@@ -1,8 +1,8 @@
 """Results of tool calls, as the blocks that the model reads. Pure.
 
-Output of programs, servers, files and people is data, and stands between `<tool_output>` and `</tool_output>`: it
+Output of programs, servers, files and people is data, and is between `<tool_output>` and `</tool_output>`: it
 cannot end that block or pose as one of sayso's own marks (`neutral`). It is bounded, so that one call never fills the
-conversation, and never empty, which the API refuses. sayso's own remarks about a call stand outside.
+conversation, and never empty, which the API refuses. sayso's own remarks about a call are outside.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def in_place_content(tool: ToolPlan, by: Sequence[Mapping[str, Json]], text: str
 
 
 def edited_note(by: Sequence[Mapping[str, Json]], given: Json) -> Blocks:
-    """The block that stands before the result of a call that people changed: `given` is the input that ran."""
+    """The block that is before the result of a call that people changed: `given` is the input that ran."""
     words = f"{people(by)} changed this call before approving it. What ran was called with this input:"
     return [text_block(f"{words}\n{wrapped('tool_output', _cut(_value(given)))}")]
 
@@ -151,7 +151,7 @@ def shown(messages: Sequence[Json]) -> tuple[int, int]:
 
 
 def with_room(content: Sequence[Json], messages: Sequence[Json]) -> Blocks:
-    """Return the blocks of a result with as many pictures as these messages have room for, and text in place of the
+    """Return the blocks of a result with as many pictures as these messages have room for, and text instead of the
     others. Pictures that were sent before are never removed."""
     count, size = shown(messages)
     admitted: Blocks = []

@@ -2,7 +2,7 @@
 
 Such a grant is a row of its own (`KeptRow`), stored by the commit of the approval. A step of another run gets those in
 force at its place as facts. Each use and each revocation changes the row, naming the revision that was read: if
-somebody revoked the grant meanwhile, nothing of the step is stored, and it is decided anew.
+somebody revoked the grant meanwhile, nothing of the step is stored, and it is decided again.
 
 It is bound to more than a grant for one run: to the flow and its agent, to what the approved call would do in this run
 (what the flow adds to a call may differ between runs), and to the requester if a rule refers to them.

@@ -136,7 +136,7 @@ def _edge_label(edge: Edge) -> str:
 
 
 def mermaid(flow: Flow, marks: Marks | None = None) -> str:
-    """The flow as a Mermaid flowchart: containers are subgraphs, conditions stand in the nodes and on the edges."""
+    """The flow as a Mermaid flowchart: containers are subgraphs, conditions are in the nodes and on the edges."""
     return "\n".join(_Mermaid(flow, marks or {}).lines()) + "\n"
 
 
@@ -256,7 +256,7 @@ class _Arrow(NamedTuple):
 
     edge: Edge
     around: Node | None
-    """A node at one of its ends: both stand in the same list."""
+    """A node at one of its ends: both are in the same list."""
     path: str
     x: float
     y: float
@@ -433,7 +433,7 @@ def _rows(nodes: NodeList, boxes: list[_Box]) -> _Box:
     whole.height = max(
         place[1] + box.height for place, box in ((places[at], box) for at, box in enumerate(boxes))
     )
-    # The way back runs at the right; its words stand beside it.
+    # The way back runs at the right; its words are beside it.
     whole.width = width + (room + max(labels) if labels else 0)
     return whole
 
@@ -454,7 +454,7 @@ def _shapes(box: _Box, x: float, y: float) -> Iterator[_Placed | _Arrow]:
     worded: dict[float, int] = {}
     for edge, source, target in box.edges:
         loops += edge.type == "loop"
-        # Words of edges that leave one row stand below each other: side by side they would meet.
+        # Words of edges that leave one row are below each other: side by side they would meet.
         row = box.inside[source][1] + box.inside[source][2].height
         worded[row] = worded.get(row, -1) + _is_worded(edge)
         yield _arrow(box, edge, source, target, (x, y), (loops, worded[row]))

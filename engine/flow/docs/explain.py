@@ -1,6 +1,6 @@
 """A flow in plain sentences: how it starts, what each step does, whom it asks, and what happens if nobody answers. Pure.
 
-Values that only a run knows stand in braces: `{cluster}` is an input, `{choose.value}` an output of the node `choose`. An
+Values that only a run knows are in braces: `{cluster}` is an input, `{choose.value}` an output of the node `choose`. An
 expression that does more than name a value stands as it is written.
 """
 

@@ -54,7 +54,7 @@ def flow_schema() -> dict[str, Json]:
             config["type"] = ["object", "null"]
         definitions[f"with_{spec.name}"] = config
     node["allOf"] = [_case(spec) for spec in node_types().values()]
-    # Add to the definitions of a flow's schema what agents have, and refer to it where it stands.
+    # Add to the definitions of a flow's schema what agents have, and refer to it where it is.
     for kind, model in TOOLS.items():
         static = set(model.model_fields) - model.evaluated
         _add(definitions, f"tool_{kind}", model, static)

@@ -392,7 +392,7 @@ class AgentOutcome(NodeEvent, tag="agent:outcome", phases=ALWAYS, audit="content
 
     @property
     def audited(self) -> bool:
-        """True if a person decided how it goes on."""
+        """True if a person decided how it continues."""
         return self.actor is not None
 
     def columns(self, known: Mapping[str, Any]) -> dict[str, Any]:
@@ -400,7 +400,7 @@ class AgentOutcome(NodeEvent, tag="agent:outcome", phases=ALWAYS, audit="content
 
 
 class AgentBudget(NodeEvent, tag="agent:budget", phases=ANY_OPEN, audit="caps"):
-    """A person let an agent go on at a cap: these caps apply from now on. `scope` is the cap's: the agent (`node`), the
+    """A person let an agent continue at a cap: these caps apply from now on. `scope` is the cap's: the agent (`node`), the
     flow, or the day, whose cap no longer applies to this agent."""
 
     scope: Literal["node", "flow", "day"]
@@ -531,7 +531,7 @@ def _follows_an_answer(state: State, agent: AgentRun, path: str, event: AgentMes
         return
     last = agent.messages[len(agent.messages) - 1] if agent.messages else {"role": "user"}
     whole = agent.counted == len(agent.messages)
-    # An answer of thoughts alone stands nowhere: then the last message is not the model's.
+    # An answer of thoughts alone is nowhere: then the last message is not the model's.
     again = state.nodes[path].attempt > 1
     cut = last["role"] == "assistant" and (again or not whole)
     fits = whole and agent.messages if event.source == "engine" else cut and not state.owed
@@ -540,7 +540,7 @@ def _follows_an_answer(state: State, agent: AgentRun, path: str, event: AgentMes
 
 
 def _answers(state: State, path: str, turn: str | None) -> None:
-    """The outcome of a model call that is under way."""
+    """The outcome of a model call that is in progress."""
     run = run_at(state, turn or "", "started")
     if run.type != TURN or agent_around(state, turn or "") != path:
         raise MalformedJournal(f"{turn} is not a model call of {path}")

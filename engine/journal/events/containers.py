@@ -440,7 +440,7 @@ def _passes(container: ContainerRun) -> float:
 
 
 def _at_once(state: State, path: str, container: ContainerRun) -> float:
-    """Return the number of passes of a container that may be under way."""
+    """Return the number of passes of a container that may be in progress."""
     if container.kind == "parallel":
         return float("inf")
     return int((state.nodes[path].input or {}).get("concurrency") or 1) if container.kind == "foreach" else 1

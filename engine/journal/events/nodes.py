@@ -186,7 +186,7 @@ class NodeFailing(Failure, tag="node:failing", phases=OUTCOMES):
 
 
 class NodeFailed(Failure, tag="node:error", phases=OUTCOMES, audit="error"):
-    """A node failed for good. `contained`: the nodes around it go on all the same, at `goto` where that is named.
+    """A node failed for good. `contained`: the nodes around it continue all the same, at `goto` where that is named.
     `unpaid` as in `node:retried`."""
 
     result = "failed"

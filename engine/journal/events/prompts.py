@@ -321,7 +321,7 @@ class PromptEscalated(PromptEvent, tag="prompt:escalated", phases=CLOCKS, audit=
 
 class PromptReposted(PromptEvent, tag="prompt:reposted", phases=ANY_OPEN):
     """The message that showed the prompt is gone, so it is shown again: buttons of the earlier copy no longer match.
-    Its clocks go on."""
+    Its clocks continue."""
 
     nonce: str
 
@@ -489,7 +489,7 @@ class _OfServer(_Rules):
             raise MalformedJournal(f"the server of {path} asks for nothing")
 
     def answered(self, state: State, prompt: Asked, answer: Mapping[str, Json]) -> State:
-        """Keep the answer for the call, which goes on once no question is left."""
+        """Keep the answer for the call, which continues once no question is left."""
         run = run_at(state, prompt.path, "interrupted")
         told = {"action": answer["value"], **({"values": answer["values"]} if answer.get("values") else {})}
         key = unanswered(run.saved)["key"]

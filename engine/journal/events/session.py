@@ -24,7 +24,7 @@ class Boundary(Event):
 
 
 class Closure(Boundary):
-    """A person ended the session, or it is over."""
+    """A person ended the session, or it has ended."""
 
 
 class SessionStarted(Boundary, tag="session:start", phases=moves("running", "idle"), audit="given"):
@@ -77,7 +77,7 @@ class FlowStarted(Event, tag="flow:started", phases=within("running")):
         self.no_path()
         same(self.flow_name, state.flow_name, "flow")
         _has_inputs(state)
-        # A fork asks anew for the lock that its parent had when its flow started.
+        # A fork asks again for the lock that its parent had when its flow started.
         if pending(state) and state.parent_session_id is None:
             raise MalformedJournal("the session waits for its lock")
         prompts = [prompt for prompt in state.prompts.values() if prompt.input]
@@ -141,7 +141,7 @@ class FlowPausing(Event, tag="flow:pausing", phases=moves("pausing", "running"),
 
 
 class FlowResumed(Event, tag="flow:resumed", phases=moves("running", "waiting", "held")):
-    """The session goes on: `message` is the reply that caused it, `injected_messages` the number of messages with it."""
+    """The session continues: `message` is the reply that caused it, `injected_messages` the number of messages with it."""
 
     node_id: str | None = None
     message: str | None = None
@@ -156,7 +156,7 @@ class FlowResumed(Event, tag="flow:resumed", phases=moves("running", "waiting", 
 
 
 class FlowFinalizing(Event, tag="flow:finalizing", phases=ENDS | moves("finalizing", "unreachable")):
-    """The flow is over with `outcome`, and its `finally` runs now. `path` and `error` name the failure. Without
+    """The flow has ended with `outcome`, and its `finally` runs now. `path` and `error` name the failure. Without
     `finally` there is no such event."""
 
     outcome: Literal["complete", "failed", "aborted"]
@@ -232,7 +232,7 @@ class FlowFailed(Event, tag="flow:failed", phases=ENDS | moves("finalizing", "un
 
 class FlowMigrated(Event, tag="flow:migrated", phases=within("running", "waiting", "held"), audit=""):
     """A person moved the session to another text of its flow. `input` becomes `inputs`; `frames` and `nodes` are the
-    places of the work under way in the new text's lists."""
+    places of the work in progress in the new text's lists."""
 
     flow_digest: str
     actor: dict[str, Json]
@@ -424,7 +424,7 @@ def _failed_at(state: State, scope: str, path: str | None, error: dict[str, Json
 
 
 def _finally_over(state: State) -> None:
-    """Check that `finally` is over; a person may have skipped the rest."""
+    """Check that `finally` has ended; a person may have skipped the rest."""
     frame = frame_at(state, FINALLY)
     _nothing_runs(state.launched)
     if frame.error is None and not state.finally_skipped:

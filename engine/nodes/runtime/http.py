@@ -292,7 +292,7 @@ class Request:
     max_body: int
     allow_hosts: tuple[str, ...]
     shown: str | None = None
-    """The URL as errors name it, where secrets stand in it."""
+    """The URL as errors name it, where secrets are in it."""
     schema: Json = None
     """JSON Schema that the answer's JSON must fit; None for anything."""
     pinned: bool = False

@@ -6,7 +6,7 @@ after the request went out is an interruption. `isError` of a result is a result
 
 The library is large, so only functions here import it. The list of servers is in `engine.nodes.runtime.mcp_servers`.
 
-A tool that needs a person returns questions in place of its result (`engine.nodes.runtime.mcp_asks`): the node leaves,
+A tool that needs a person returns questions instead of its result (`engine.nodes.runtime.mcp_asks`): the node leaves,
 and calls again once people have answered. With a server of an older protocol the call stays open meanwhile.
 """
 

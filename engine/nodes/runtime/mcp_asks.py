@@ -7,7 +7,7 @@ the questions of this round, `{key, message, form, names}` or `{key, message, ur
 `{action, values}`, put there by the fold; `state` is the server's own and goes back unchanged; `before` are earlier
 rounds, `{digest, answers}`. With `open` the call itself is still open in the process that made it.
 
-A server forgets its state after some minutes. The call is then made anew, without one; a question that is the same as
+A server forgets its state after some minutes. The call is then made again, without one; a question that is the same as
 before has its answer already (`again` counts them), any other one is asked, with the reason.
 """
 

@@ -1,4 +1,4 @@
-"""Calls of an MCP server under way over one connection, and the server's questions meanwhile.
+"""Calls of an MCP server in progress over one connection, and the server's questions meanwhile.
 
 Servers of the protocol of 2025-11-25 ask within the open call without naming it: people are asked only if a single call
 is open. The call then outlives its node: the node leaves with the question, and its next attempt finds the call again.

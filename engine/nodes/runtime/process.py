@@ -339,7 +339,7 @@ class Capture:
             del self._tail[: -self._tail_room]
 
     def text(self) -> str:
-        """Return the captured text, with `[… N bytes left out …]` in place of the rest."""
+        """Return the captured text, with `[… N bytes left out …]` instead of the rest."""
         if self.total <= self._limit:
             return self._redactor.text((self._head + self._tail).decode("utf-8", "replace"))
         whole = len(self._head) + len(self._tail) == self.total

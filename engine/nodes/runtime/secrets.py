@@ -274,7 +274,7 @@ class Resolver:
 
 
 def marked(value: Json) -> Json:
-    """Return the value with a mark in place of each reference, and an address without its query."""
+    """Return the value with a mark instead of each reference, and an address without its query."""
     if isinstance(value, dict) and set(value) == {"$secret"}:
         return f"[secret {value['$secret']}]"
     if isinstance(value, dict) and set(value) == {"$secret_text"}:

@@ -16,11 +16,11 @@ from engine.nodes.types.preview import as_json, block, quoted, seen
 from engine.nodes.types.spec import NodeSpec
 
 MOST_SHOWN = 250_000
-"""Characters that people can read of a call: all of it, where it is no larger than agents send."""
+"""Characters that people can read of a call: all of it, where it is not a larger than agents send."""
 _LINE = 60
 """JSON that is longer has a line for each value."""
 _COMPARED = 400
-"""Lines of a change that are compared; of a longer one all of the old ones stand above all of the new ones."""
+"""Lines of a change that are compared; of a longer one all of the old ones are above all of the new ones."""
 _CHANGE = ("old_string", "new_string")
 
 
@@ -34,7 +34,7 @@ class CallConfig(Config):
 
 
 def _arguments(given: Mapping[str, Json]) -> Iterator[str]:
-    """Each argument behind its name. What replaces a text stands there as a diff, in the place of both texts."""
+    """Each argument behind its name. What replaces a text is there as a diff, in the place of both texts."""
     change = _change_of(given)
     for name, value in given.items():
         if change and name in _CHANGE:

@@ -1,6 +1,6 @@
 """The `foreach` node: its body once for each item of a list.
 
-What a container takes is evaluated once, when it starts, and is frozen from then on; the nodes stand beside `with`.
+What a container takes is evaluated once, when it starts, and is frozen from then on; the nodes are beside `with`.
 """
 
 from __future__ import annotations

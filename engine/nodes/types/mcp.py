@@ -1,4 +1,4 @@
-"""The `mcp` node: one call of a tool of an MCP server. It stands in no flow file: agents make it."""
+"""The `mcp` node: one call of a tool of an MCP server. It is in no flow file: agents make it."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from engine.language.timestamps import parse_duration
 from engine.nodes.types.fields import DM, ONE_PERSON, ROTA, Config, Duration, listed
 
 GOTO = re.compile(r"goto:([a-z][a-z0-9_]*)", re.ASCII)
-"""Go on at a node of the same list."""
+"""Continue at a node of the same list."""
 
 CHANNEL = re.compile(r"#?[CG][A-Z0-9]{2,}", re.ASCII)
 """An entry of `to` that is a channel, by its id."""

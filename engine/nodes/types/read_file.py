@@ -1,4 +1,4 @@
-"""The `read_file` node: a file of the session's folder. It stands in no flow file: agents make it."""
+"""The `read_file` node: a file of the session's folder. It is in no flow file: agents make it."""
 
 from __future__ import annotations
 

@@ -224,7 +224,7 @@ def why_missing(name: str, package: str) -> str:
 
 
 def forget() -> None:
-    """Look up installed packages anew, and forget the types of this program."""
+    """Look up installed packages again, and forget the types of this program."""
     _found.cache_clear()
     _types.clear()
     _made.clear()

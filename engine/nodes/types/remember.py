@@ -1,4 +1,4 @@
-"""The `remember` node: a note for later runs. It stands in no flow file: agents make it. Its row is written in the commit of
+"""The `remember` node: a note for later runs. It is in no flow file: agents make it. Its row is written in the commit of
 its outcome (`engine.decide.agents.memory`)."""
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ _OF_SIZE = ("greater_than", "less_than", "too_short", "too_long", "string_too", 
 """Prefixes of pydantic's error types for a value that is of the right kind but out of bounds."""
 
 PARTS = ("body", "edges", "branches", "cases", "default")
-"""The fields of a container that stand beside `with`."""
+"""The fields of a container that are beside `with`."""
 
 Model: TypeAlias = "type[Config] | type[AnyNames]"
 
@@ -90,7 +90,7 @@ Given: TypeAlias = Mapping[str, Json]
 
 
 def again(_: Given) -> OnCrash:
-    """Whatever stands under `with`, it may run again after a crash."""
+    """Whatever is under `with`, it may run again after a crash."""
     return "again"
 
 
@@ -169,7 +169,7 @@ class NodeSpec(Struct, frozen=True, kw_only=True):
     """Fields with markup and its kind: values of expressions in them are escaped."""
     exact: Places = ()
     """Fields, and keys in them, that say what is acted on, where, or by whom: null is an error there, inside a text and
-    in place of a value."""
+    instead of a value."""
     node_fields: Mapping[str, str] = field(default_factory=dict)
     """Fields that name an earlier node, each with the type that this node must have."""
     fits: Callable[[Mapping[str, Any], Record, Sources], Iterator[Fault]] | None = None
@@ -319,7 +319,7 @@ def sentence(fault: Fault) -> str:
 
 
 def spelled_out(path: tuple[str | int, ...], value: Json) -> Iterator[Fault]:
-    """References to secrets that a file spells out in place of an expression."""
+    """References to secrets that a file spells out instead of an expression."""
     if isinstance(value, dict):
         for key, item in value.items():
             if is_marker_key(key):

@@ -1,4 +1,4 @@
-"""The `turn` node: one call of the model. It stands in no flow file: agents make it."""
+"""The `turn` node: one call of the model. It is in no flow file: agents make it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TurnConfig(Config):
     server_tools: dict[str, Any] = Field(default_factory=dict, alias="serverTools")
     """Tools that run at the provider."""
     search: str | None = None
-    """Search for tools of servers, in place of being told of all."""
+    """Search for tools of servers, instead of being told of all."""
     container: str | None = None
     """Container in which code of the model ran."""
 

@@ -1,4 +1,4 @@
-"""The `write_file` node: a text file in the session's folder. It stands in no flow file: agents make it."""
+"""The `write_file` node: a text file in the session's folder. It is in no flow file: agents make it."""
 
 from __future__ import annotations
 

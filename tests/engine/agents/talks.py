@@ -62,7 +62,7 @@ class Talk(Scenario):
 
     @property
     def agent(self) -> AgentRun:
-        """The one conversation that is under way."""
+        """The one conversation that is in progress."""
         (found,) = [container.agent for container in self.state.containers.values() if container.agent]
         return found
 

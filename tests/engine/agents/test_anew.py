@@ -1,4 +1,4 @@
-"""Where the API takes a request no more, another try may go on without thinking."""
+"""Where the API takes a request no more, another try may continue without thinking."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ WEB = call("logs", {"service": "web"}, "toolu_web")
     ],
 )
 async def test_without_thinking_the_server_takes_it(stage: Stage, model: str, kind: str) -> None:
-    """Against a server that binds thinking to what stands before it: nothing that was thought is sent after the person's word; a
+    """Against a server that binds thinking to what is before it: nothing that was thought is sent after the person's word; a
     model that cannot do without thinks on, and that goes back as it came."""
     broken = Failure(400, "invalid_request_error", "messages.1: a block that nobody can explain")
     again = [WEB] if kind == "disabled" else [thought(), WEB]

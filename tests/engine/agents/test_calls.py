@@ -114,7 +114,7 @@ _WORDS = st.text(st.sampled_from("ab'\"\\ |;&$`(){}<>\n\t*?~#!-=/."), max_size=2
 @example("get\\ pods")
 @example("'get' pods")
 def test_quoting_never_gets_past_an_allow_list(rest: str) -> None:
-    """Whatever stands behind a program, what would run begins with exactly the words that are allowed."""
+    """Whatever is behind a program, what would run begins with exactly the words that are allowed."""
     for command in (f"kubectl {rest}", f"kubectl get{rest}", rest):
         try:
             config = prepare(tool("shell", commands=["kubectl get *"]), {"command": command})
@@ -279,7 +279,7 @@ def test_no_path_escapes(parts: list[str]) -> None:
     ],
 )
 def test_a_whole_path_of_a_file_that_was_sent_means_it(path: str, parts: tuple[str, ...] | None) -> None:
-    """What a flow knows a file by is understood; what stands behind the session is checked like any other path."""
+    """What a flow knows a file by is understood; what is behind the session is checked like any other path."""
     if parts is None:
         with pytest.raises(BadPath):
             session_path(path)
@@ -304,7 +304,7 @@ def test_a_file_is_written_up_to_1_mib() -> None:
 
 
 def test_a_question_becomes_an_ask_node() -> None:
-    """Question, choices and form of the model stand beside who is asked and for how long, which the author set."""
+    """Question, choices and form of the model are beside who is asked and for how long, which the author set."""
     asker = tool("ask_human", {"who": ["requester"], "timeout": "1h"})
     config = prepare(asker, {"question": "Which?", "choices": ["eu", "us"]})
     assert (config["message"], config["who"], config["timeout"]) == ("Which?", ["requester"], 3600.0)
@@ -323,7 +323,7 @@ def test_choices_of_a_model_leave_room_for_own_words() -> None:
 
 
 def test_a_question_mentions_nobody() -> None:
-    """What the model writes is no markup: no mention and no link that hides where it leads."""
+    """What the model writes is not markup: no mention and no link that hides where it leads."""
     config = prepare(tool("ask_human"), {"question": "<!channel> <https://evil.example|here> & more?"})
     assert config["message"] == "&lt;!channel&gt; &lt;https://evil.example|here&gt; &amp; more?"
 

@@ -119,7 +119,7 @@ async def test_at_the_cap_of_the_day_people_are_asked_and_nothing_is_sent(tmp_pa
 
 
 async def test_sessions_share_the_cap_of_a_day(tmp_path: Path) -> None:
-    """While one session's call is under way, another one for which not enough is left asks; a new day has its own cap."""
+    """While one session's call is in progress, another one for which not enough is left asks; a new day has its own cap."""
     one = await reserved(tmp_path / "first")
     model, clock = Model(), Clock()
     async with engine(tmp_path, MemoryStore(), model, dollars(one * 3 // 2), now=clock) as rig:
@@ -139,7 +139,7 @@ async def test_sessions_share_the_cap_of_a_day(tmp_path: Path) -> None:
 
 
 async def test_two_agents_at_once_do_not_pass_the_cap_together(tmp_path: Path) -> None:
-    """Calls that would begin in the same commit count against each other, and the session goes on asking."""
+    """Calls that would begin in the same commit count against each other, and the session continues asking."""
     one = await reserved(tmp_path / "first")
     branches = "".join(
         f"\n      {name}:{AGENT.format(id=name).replace(chr(10), chr(10) + '      ')}" for name in ("a", "b")

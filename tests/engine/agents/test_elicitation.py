@@ -80,7 +80,7 @@ async def told(rig: EngineRig, session_id: str) -> str:
 
 @pytest.fixture
 async def http(tmp_path: Path) -> AsyncIterator[Any]:
-    """Starts a server of the SDK over HTTP, in place of the one before."""
+    """Starts a server of the SDK over HTTP, instead of the one before."""
     processes: list[prefork.Forked] = []
 
     async def start(port: int = 0) -> str:
@@ -150,13 +150,13 @@ async def test_an_answer_outlives_the_process_and_the_server(tmp_path: Path, htt
     assert file.read_text() == "db at noon, True\n"
     reasons = [event.reason for event in journal if event.type == "node:interrupted"]  # type: ignore[attr-defined]
     assert reasons == ["asks", "left"]
-    # What is sent stands in the journal before: the state that the server gave last.
+    # What is sent is in the journal before: the state that the server gave last.
     saved = [event.saved for event in journal if event.type == "node:interrupted"]  # type: ignore[attr-defined]
     assert saved[0]["state"] != saved[1]["state"]
 
 
 async def test_a_page_is_shown_whole_and_only_of_hosts_that_are_allowed(tmp_path: Path) -> None:
-    """The whole address stands in the question; a host that nobody allowed is a failure that says so."""
+    """The whole address is in the question; a host that nobody allowed is a failure that says so."""
     page = "https://pay.example.com/x?order=7"
     async with engine(tmp_path, program(), "pay", url=page) as (rig, _):
         session_id = await rig.start(FLOW % "pay")
@@ -245,7 +245,7 @@ READS = FLOW.replace("tools: [%s]", 'resources: ["docs://runbooks/*", "docs://ho
 async def test_a_resource_is_read_as_data_where_the_flow_allows_it(
     tmp_path: Path, uri: str, said: str
 ) -> None:
-    """What stands in it reaches the model between marks; other addresses are refused, however they are written."""
+    """What is in it reaches the model between marks; other addresses are refused, however they are written."""
     async with engine(tmp_path, program(), "resource", uri=uri) as (rig, _):
         session_id = await rig.start(READS)
         state = await rig.engine.parked(session_id)

@@ -62,7 +62,7 @@ def test_a_call_after_one_that_was_stopped_sets_aside_all_that_it_sends() -> Non
 
 
 def test_the_form_of_the_answer_is_part_of_what_is_sent() -> None:
-    """The schema of `output` stands in the system prompt, and is set aside for."""
+    """The schema of `output` is in the system prompt, and is set aside for."""
     fields = ", ".join(f"field_{number}: {{type: string, description: {'é' * 40}}}" for number in range(400))
     assert enough(talk(f"output: {{type: object, properties: {{{fields}}}}}"))
 

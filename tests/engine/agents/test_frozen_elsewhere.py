@@ -75,7 +75,7 @@ async def test_files_that_do_not_travel_are_missed(world: World) -> None:
 
 
 async def test_a_fork_elsewhere_has_the_files_too(world: World) -> None:
-    """A copy of a session that was brought as a file goes on with the same bytes."""
+    """A copy of a session that was brought as a file continues with the same bytes."""
     data = await exported(world)
     async with elsewhere(world).life() as engine:
         at = (await engine.resume_from_snapshot(data)).seq
@@ -111,7 +111,7 @@ async def test_files_that_cannot_be_kept_refuse_the_session(world: World) -> Non
 
 
 async def test_the_snapshot_directory_follows_what_was_shown(world: World, tmp_path: Path) -> None:
-    """A pause after another file was read writes the file of the session whole: with it the session goes on elsewhere."""
+    """A pause after another file was read writes the file of the session whole: with it the session continues elsewhere."""
     world.snapshots = tmp_path / "snapshots"
     ask = call("ask_human", {"question": "And now?"}, "toolu_again")
     reads = call("read_file", {"path": "second.png"}, "toolu_second")

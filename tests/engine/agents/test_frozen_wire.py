@@ -142,7 +142,7 @@ class World:
             store.close()
 
     async def begin(self, engine: Engine) -> State:
-        """Start the session, or go on with it; how it stands once nothing works for it."""
+        """Start the session, or continue with it; how it stands once nothing works for it."""
         if await engine.writer.call(engine.store.sessions.head, SESSION) is None:
             await engine.start(load_flow(self.flow, "incident.yml"), {}, actor=ANA, session_id=SESSION)
         else:
@@ -223,7 +223,7 @@ async def test_an_upgrade_changes_no_byte_of_what_is_sent(
 
 
 def _rebuilt(patch: pytest.MonkeyPatch) -> None:
-    """The system text is made anew for each call."""
+    """The system text is made again for each call."""
     plain = model_request.request
 
     def request(flow: Any, state: State, path: str) -> dict[str, Json]:
@@ -382,7 +382,7 @@ async def test_a_fork_goes_on_with_what_was_sent(world: World, monkeypatch: pyte
 
 
 async def test_a_summary_opens_nothing_anew(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A conversation that is summed up after an upgrade goes on with the system text, the tools and the files of before."""
+    """A conversation that is summed up after an upgrade continues with the system text, the tools and the files of before."""
     async with world.life() as engine:
         await world.begin(engine)
     world.upgrade(monkeypatch)
@@ -433,7 +433,7 @@ async def decide(world: World, engine: Engine, prompt: Asked, value: str) -> Sta
 
 
 async def test_a_changed_listing_is_shown_and_not_offered(world: World) -> None:
-    """The conversation goes on with what it was told, while people see the difference; kept so, it stays so, and they are not
+    """The conversation continues with what it was told, while people see the difference; kept so, it stays so, and they are not
     asked about the same words again."""
     async with world.life() as engine:
         prompt = await noticed(world, engine)
@@ -492,7 +492,7 @@ async def test_another_session_is_asked_about_words_that_nobody_approved(world: 
 
 
 async def test_another_session_takes_what_was_approved_once(world: World) -> None:
-    """What people offered in one session stands in the next one from its beginning, and nobody is asked."""
+    """What people offered in one session is in the next one from its beginning, and nobody is asked."""
     async with world.life() as engine:
         await decide(world, engine, await noticed(world, engine), "offer")
     async with world.life() as engine:

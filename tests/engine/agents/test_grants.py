@@ -224,7 +224,7 @@ def test_what_people_changed_before_they_allowed_it_is_what_is_allowed() -> None
 
 
 def after_its_time(patch: pytest.MonkeyPatch) -> Talk:
-    """Seeded fault: a grant that is over is used."""
+    """Seeded fault: a grant that has ended is used."""
 
     def ever(turn: Any, call: grants.Called, *, wide: bool) -> bool:
         for prompt_id in turn.state.grants:
@@ -244,7 +244,7 @@ def for_another_call(patch: pytest.MonkeyPatch) -> Talk:
 
 @pytest.mark.parametrize("fault", [after_its_time, for_another_call])
 def test_a_grant_that_is_used_wrongly_is_refused_by_whoever_reads_the_journal(fault: Any) -> None:
-    """A use behind its time, or of another digest, is no journal."""
+    """A use behind its time, or of another digest, is not a journal."""
     with pytest.MonkeyPatch.context() as patch:
         case = fault(patch)
         with pytest.raises(MalformedJournal):

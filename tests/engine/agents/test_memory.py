@@ -1,4 +1,4 @@
-"""Notes that agents keep for later runs: who decides about them, what stands in the store, who reads them."""
+"""Notes that agents keep for later runs: who decides about them, what is in the store, who reads them."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_note_is_never_always_allowed() -> None:
 
 
 def test_the_notes_are_read_once_as_the_conversation_begins() -> None:
-    """They stand before the task, as data that is read with the first call; the rules say what they are."""
+    """They are before the task, as data that is read with the first call; the rules say what they are."""
     case = talk("memory: {write: auto, scope: flow, keep: 7d}")
     first = case.request()["messages"][0]["content"]
     assert [block["type"] for block in first] == ["sayso_file", "text"]

@@ -1,4 +1,4 @@
-"""Model calls without an answer to go on with: what follows by itself, what people are asked, and that it goes on there."""
+"""Model calls without an answer to continue with: what follows by itself, what people are asked, and that it continues there."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ TURN = "helper/turn[2]"
 
 
 def after_a_tool(with_: str = "", rest: str = "") -> Talk:
-    """A conversation whose tool has run, and whose next model call is under way."""
+    """A conversation whose tool has run, and whose next model call is in progress."""
     case = talk(f"{SHELL}\n{with_}", rest=rest).model("I restart it.", ("shell", {"command": "restart db"}))
     return case.tool("tool[0]", RAN)
 
 
 def ends(case: Talk, text: str = "", *, stop: str, **told: Any) -> Talk:
-    """The model call ends so, and all of it is read anew from what is stored."""
+    """The model call ends so, and all of it is read again from what is stored."""
     done = case.reply(text, stop=stop)
     return asked_anew(case.when(NodeDone(done.path, done.attempt, {**done.output, **told})))
 
@@ -186,7 +186,7 @@ def test_a_refused_answer_is_no_part_of_the_conversation() -> None:
 
 
 def test_words_in_the_thread_are_said_to_the_model() -> None:
-    """A reply to the card, or the button: both say who said it, and it goes on."""
+    """A reply to the card, or the button: both say who said it, and it continues."""
     for said in ({"value": "tell", "reason": "Only look."}, {"value": None, "text": "Only look."}):
         case = ends(after_a_tool(), stop="refusal", stopDetails=REFUSED)
         case.decide(**said)
@@ -229,7 +229,7 @@ def test_a_text_that_was_cut_is_gone_on_with() -> None:
 
 
 def test_data_that_was_cut_is_asked_for_again_as_a_whole() -> None:
-    """Half of a JSON value is nothing to go on with."""
+    """Half of a JSON value is nothing to continue with."""
     case = ends(talk(SCHEMA), '{"cause": "di', stop="max_tokens")
     assert "di" not in case.said().partition("Why is")[0]
     assert case.model('{"cause": "disk"}').node("helper").output["data"] == {"cause": "disk"}
@@ -286,7 +286,7 @@ MEANWHILE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 @pytest.mark.parametrize("said", [ana("and db-2?"), carl("hello")], ids=["steering", "overheard"])
 @pytest.mark.parametrize("how", MEANWHILE)
 def test_words_do_not_keep_it_from_helping_itself(how: str, said: Steer) -> None:
-    """Whoever speaks while an answer is made that is none: it goes on as if nobody had, and the words are heard."""
+    """Whoever speaks while an answer is made that is none: it continues as if nobody had, and the words are heard."""
     told, expected = MEANWHILE[how]
     case = after_a_tool("listen: thread\nfallbacks: [claude-opus-5]").allowing(ANA).when(said)
     ends(case, **told)
@@ -298,7 +298,7 @@ def test_words_do_not_keep_it_from_helping_itself(how: str, said: Steer) -> None
 
 @pytest.mark.parametrize("said", [ana("and db-2?"), carl("hello")], ids=["steering", "overheard"])
 def test_words_do_not_keep_a_summary_from_more_room(said: Steer) -> None:
-    """They stand behind it."""
+    """They are behind it."""
     case = after_a_tool("listen: thread\nmax_tokens: 1000\nmax_cost: 100").allowing(ANA)
     case.model("", ("shell", {"command": "restart db"}), usage=FULL).tool("tool[0]", RAN).when(said)
     assert case.request()["purpose"] == "compact"
@@ -367,7 +367,7 @@ FOUND = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content
 
 @pytest.mark.parametrize("said", [ana("and db-2?"), carl("hello")], ids=["steering", "overheard"])
 def test_words_wait_until_what_paused_has_gone_on(said: Steer) -> None:
-    """Nothing stands behind a tool of the provider's that is open, not where the call is made again either."""
+    """Nothing is behind a tool of the provider's that is open, not where the call is made again either."""
     case = listening().when(said)
     ends(case, stop="pause_turn", content=[USE], usage=FULL)
     assert case.request()["purpose"] == "answer"
@@ -403,7 +403,7 @@ def test_what_paused_goes_back_after_a_pause_of_the_session_too() -> None:
 
 
 def test_a_pause_behind_what_a_tool_gave_is_sent_back_too() -> None:
-    """The provider's tool has its result already; what paused is legal as it stands, and goes back."""
+    """The provider's tool has its result already; what paused is legal as it is, and goes back."""
     case = talk()
     ends(case, stop="pause_turn", content=[USE, FOUND])
     said = case.request()["messages"]
@@ -414,7 +414,7 @@ def test_a_pause_behind_what_a_tool_gave_is_sent_back_too() -> None:
 
 
 def test_a_pause_in_the_middle_of_words_is_gone_on_with() -> None:
-    """No model takes back what ends in its own words: it is told to go on."""
+    """No model takes back what ends in its own words: it is told to continue."""
     case = ends(talk(), "One, ", stop="pause_turn")
     assert "Go on exactly" in case.said()
     assert case.model("two.").node("helper").output["text"] == "One, two."
@@ -425,7 +425,7 @@ OPENED = [USE, {"type": "tool_use", "id": "toolu_9", "name": "shell", "input": {
 
 @pytest.mark.parametrize("content", [OPENED[1:], [USE, FOUND, OPENED[1]], OPENED, OPENED[::-1]])
 def test_a_pause_with_calls_of_tools_makes_them(content: list[Any]) -> None:
-    """What they give is what it goes on with."""
+    """What they give is what it continues with."""
     case = talk(SHELL)
     done = case.reply(stop="pause_turn")
     case.when(NodeDone(done.path, done.attempt, {**done.output, "content": content}))
@@ -438,7 +438,7 @@ def test_a_pause_with_calls_of_tools_makes_them(content: list[Any]) -> None:
 
 @pytest.mark.parametrize("stop", ["", "model_context_window_exceeded"])
 def test_nothing_is_summed_up_behind_an_open_tool_of_the_provider(stop: str) -> None:
-    """A summary may not stand there: people are asked, and may choose a model that can keep more in mind."""
+    """A summary may not be there: people are asked, and may choose a model that can keep more in mind."""
     case = talk(SHELL)
     done = case.reply("", stop="tool_use")
     case.when(NodeDone(done.path, done.attempt, {**done.output, "content": OPENED}))
@@ -454,7 +454,7 @@ def test_nothing_is_summed_up_behind_an_open_tool_of_the_provider(stop: str) -> 
 
 
 def test_what_was_cut_stays_over_a_pause_of_the_session() -> None:
-    """The first part of an answer stands in front of what the model says once people go on."""
+    """The first part of an answer is in front of what the model says once people continue."""
     case = ends(talk(), "One, ", stop="max_tokens")
     case.when(Hold(ANA, "h1")).model("two, ", interrupted=True).when(Resume("Go on.", ANA, "r1"))
     assert asked_anew(case).model("three.").node("helper").output["text"] == "One, two, three."
@@ -512,7 +512,7 @@ def test_the_model_is_asked_again_for_the_form() -> None:
 
 
 def test_a_text_that_is_cut_too_often_is_asked_about() -> None:
-    """Another try goes on where it ends; other words ask for another answer."""
+    """Another try continues where it ends; other words ask for another answer."""
     for value, expected in (("retry", "One, two, three, four, five."), ("tell", "five.")):
         case = talk()
         for piece in ("One, ", "two, ", "three, ", "four, "):
@@ -652,7 +652,7 @@ def test_an_outage_is_decided_while_a_try_runs(value: str) -> None:
 
 
 def test_a_model_that_people_chose_is_not_replaced_by_a_fallback() -> None:
-    """The try that ran when they chose is refused: the model that they named goes on, and no other one."""
+    """The try that ran when they chose is refused: the model that they named continues, and no other one."""
     case = away(after_a_tool("fallbacks: [claude-opus-5]"), 11)
     timer = next(timer for timer in case.state.timers.values() if timer.purpose == "retry")
     case.now = timer.due_at
@@ -664,13 +664,13 @@ def test_a_model_that_people_chose_is_not_replaced_by_a_fallback() -> None:
 
 
 def test_what_was_cut_before_an_outage_stays_in_front_of_the_answer() -> None:
-    """It was said, and the model goes on exactly where it ended."""
+    """It was said, and the model continues exactly where it ended."""
     case = away(ends(after_a_tool(), "One, ", stop="max_tokens"), 11)
     assert case.decide("retry").model("two.").node("helper").output["text"] == "One, two."
 
 
 def test_an_outage_can_be_given_up() -> None:
-    """While it waits, and while a try is under way: then that ends first."""
+    """While it waits, and while a try is in progress: then that ends first."""
     assert (away(after_a_tool(), 11).decide("stop").state.error or {})["type"] == "overloaded"
     case = away(after_a_tool(), 11)
     timer = next(timer for timer in case.state.timers.values() if timer.purpose == "retry")

@@ -45,7 +45,7 @@ def thought(words: str) -> dict[str, Json]:
 
 
 async def test_thoughts_go_back_in_their_places(stage: Stage) -> None:
-    """Two of them, with words between: the server binds each to all that stood before it."""
+    """Two of them, with words between: the server binds each to all that was before it."""
     answer = [thought("The disk."), {"type": "text", "text": "I look."}, thought("Or the network."), DB, WEB]
     assert said(await stage.run(Reply(answer), text("It was the disk."))) == "It was the disk."
     blocks = stage.sent()[1]["content"]
@@ -81,7 +81,7 @@ def _retries_end(patch: pytest.MonkeyPatch) -> None:
 
 
 def _pause_is_answered(patch: pytest.MonkeyPatch) -> None:
-    """That the model paused is forgotten: it is told to go on."""
+    """That the model paused is forgotten: it is told to continue."""
     folds_otherwise(patch, "agent:outcome", lambda was, now: replace(now, resends=False))
 
 
@@ -120,7 +120,7 @@ def _any_summary(patch: pytest.MonkeyPatch) -> None:
 
 
 def _thoughts_turn(patch: pytest.MonkeyPatch) -> None:
-    """The last thought of an answer stands first."""
+    """The last thought of an answer is first."""
     plain = stream._behind_seams
 
     def turned(blocks: list[dict[str, Json]]) -> list[dict[str, Json]]:
@@ -186,7 +186,7 @@ async def test_a_fault_of_the_provider_part_is_noticed(
     FAULTS[name].apply(monkeypatch)
     for number, seen in enumerate(FAULTS[name].seen):
         (folder := tmp_path / str(number)).mkdir()
-        # A conversation that is over, or at a cap, has no call that runs, nor the one timer: `ValueError`.
+        # A conversation that has ended, or at a cap, has no call that runs, nor the one timer: `ValueError`.
         with pytest.raises((AssertionError, ValueError, MalformedJournal)):
             found = seen(folder)
             if inspect.isawaitable(found):

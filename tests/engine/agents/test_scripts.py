@@ -1,4 +1,4 @@
-"""Scripts in place of Claude: what is said follows from the place of the turn, so that a kill changes nothing."""
+"""Scripts instead of Claude: what is said follows from the place of the turn, so that a kill changes nothing."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_call_knows_its_agent_by_its_path(path: str, place: tuple[str, int]) -
 
 
 def test_what_is_no_model_call_is_refused() -> None:
-    """A script cannot answer for a node that is no model call."""
+    """A script cannot answer for a node that is not a model call."""
     with pytest.raises(ScriptError, match="apply is no model call"):
         place_of("rollout[2]/apply")
 

@@ -23,7 +23,7 @@ ASKS = "    on_error: ask\n"
 
 
 def after_a_tool(rest: str = ASKS) -> Talk:
-    """A conversation whose tool has run, and whose next model call is under way."""
+    """A conversation whose tool has run, and whose next model call is in progress."""
     case = talk(SHELL, rest=rest).model("I restart it.", ("shell", {"command": "restart db"}))
     return case.tool("tool[0]", RAN)
 
@@ -111,7 +111,7 @@ def fails(case: Talk, kind: str = "overloaded", **details: Any) -> float:
 
 @pytest.mark.parametrize("kind", ["overloaded", "rate_limited", "unavailable", "stream_cut"])
 def test_an_outage_of_hours_is_waited_out(kind: str) -> None:
-    """Waits grow to five minutes, with jitter, and nothing fails; then the conversation goes on."""
+    """Waits grow to five minutes, with jitter, and nothing fails; then the conversation continues."""
     case = after_a_tool(rest="")
     before = case.request()["messages"]
     waits = [fails(case, kind) for _ in range(60)]
@@ -182,7 +182,7 @@ def test_what_the_author_says_about_retries_holds() -> None:
 
 
 def test_whoever_writes_to_it_has_it_tried_at_once() -> None:
-    """The words stand in the call that is made then."""
+    """The words are in the call that is made then."""
     case = after_a_tool(rest="")
     case.when(case.broke())
     assert not case.state.launched
@@ -200,7 +200,7 @@ def test_it_can_be_ended_meanwhile() -> None:
 
 
 def test_the_next_try_of_a_run_that_its_agent_failed_makes_the_last_call_again() -> None:
-    """With `on_error: fail` the run ends at a model call; the next try goes on there, with what tools gave before it."""
+    """With `on_error: fail` the run ends at a model call; the next try continues there, with what tools gave before it."""
     case = after_a_tool("    on_error: fail\n")
     case.when(case.broke("access_denied", retryable=False))
     assert case.state.ended

@@ -1,4 +1,4 @@
-"""Copies of sessions with an agent: whatever was said and decided by then, they go on."""
+"""Copies of sessions with an agent: whatever was said and decided by then, they continue."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_call_that_was_changed_in_the_parent_can_be_approved_in_a_copy() -> No
 
 
 def test_every_event_at_which_a_fork_may_begin_goes_on_to_the_end() -> None:
-    """A copy is refused, or its conversation can be brought to an end; it never stands still."""
+    """A copy is refused, or its conversation can be brought to an end; it never freezes."""
     case = talk(RULES).model("Let me.", *CALLS).tool("tool[1]", PAGE).decide("reject").model("Done.")
     assert case.state.outcome == "complete"
     begun = 0

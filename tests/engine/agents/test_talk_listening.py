@@ -67,7 +67,7 @@ def test_the_name_of_a_file_ends_no_mark() -> None:
 
 
 def test_a_file_without_words_is_refused_where_words_are() -> None:
-    """By a session that is over as one that is over, and by the policy; nothing at all is said nowhere."""
+    """By a session that has ended as one that has ended, and by the policy; nothing at all is said nowhere."""
     over = talk().model("It was the disk.")
     for text in ("see", "", " "):
         over.refused(ana(text, PICTURE), SessionEnded)
@@ -133,7 +133,7 @@ def test_overheard_words_have_a_limit() -> None:
 
 
 def test_the_same_words_are_overheard_once() -> None:
-    """Delivered twice they stand there once."""
+    """Delivered twice they are there once."""
     case = listening().when(carl("hello"), carl("hello"))
     assert len(case.agent.pending) == 1
 
@@ -197,7 +197,7 @@ def test_a_message_goes_to_the_agent_that_is_meant() -> None:
 
 @pytest.mark.parametrize("then", ["type: agent, with: {prompt: two}", "type: wait, with: {for: 1h}"])
 def test_words_for_an_agent_that_is_over_reach_no_other_and_are_not_swallowed(then: str) -> None:
-    """Their author is told so; words for nobody in particular go on as ever."""
+    """Their author is told so; words for nobody in particular continue as ever."""
     nodes = f"nodes:\n  - {{id: alpha, type: agent, with: {{prompt: one}}}}\n  - {{id: beta, {then}}}\n"
     case = Talk(flow_of(nodes)).started().model("Done.")
     assert case.refused(ana("hurry", to="alpha"), AgentOver).startswith("alpha is over")
@@ -249,7 +249,7 @@ def test_caps_hold_for_what_follows() -> None:
 
 
 def test_the_time_of_an_agent_is_for_its_work() -> None:
-    """It rests longer than its `timeout`, and each answer has that time anew."""
+    """It rests longer than its `timeout`, and each answer has that time again."""
     case = rested(rest="    timeout: 1h\n").later(2 * 86_400)
     assert case.state.phase == "waiting"
     case.when(ana("and db-2?"))
@@ -258,7 +258,7 @@ def test_the_time_of_an_agent_is_for_its_work() -> None:
 
 
 def test_colleagues_wake_nobody() -> None:
-    """What is overheard while an agent rests stands in the next turn."""
+    """What is overheard while an agent rests is in the next turn."""
     case = rested(f"{LATER}\nlisten: thread").allowing(ANA).when(carl("thanks, everybody"))
     assert case.state.phase == "waiting"
     case.when(ana("and db-2?"))
@@ -266,7 +266,7 @@ def test_colleagues_wake_nobody() -> None:
 
 
 def test_only_who_may_steer_ends_a_rest() -> None:
-    """A colleague's `done` is no command."""
+    """A colleague's `done` is not a command."""
     rested().allowing(ANA).refused(EndRest(CARL, "done"), NotAllowed)
 
 
@@ -279,7 +279,7 @@ def test_a_rest_survives_a_crash_and_a_pause() -> None:
 
 
 def test_nobody_rests_where_nobody_can_write() -> None:
-    """At a terminal, and inside of something that goes on, the answer ends the agent."""
+    """At a terminal, and inside of something that continues, the answer ends the agent."""
     alone = Talk(rested().flow).when(Start(SESSION, {}, ANA))
     assert alone.model("done").state.outcome == "complete"
     inner = f"""

@@ -263,7 +263,7 @@ def test_who_decides_a_call_is_reminded_and_others_are_told_who_may_decide_then(
 
 
 def test_the_clocks_of_a_call_stand_still_outside_of_working_hours() -> None:
-    """With `hours` the time of a call is over when so much of working time is."""
+    """With `hours` the time of a call has ended when so much of working time is."""
     hours = "{days: [mon], from: '00:00', to: '00:01', timezone: UTC}"
     case = clocked(f"timeout: 10m, hours: {hours}")
     assert timestamps.seconds_between(case.now, case.prompt.deadline) > 7 * 24 * 3600
@@ -336,7 +336,7 @@ def test_a_message_during_the_last_answer_lets_the_agent_go_on() -> None:
 
 
 def test_the_same_message_is_heard_once() -> None:
-    """A message that is delivered twice stands in the conversation once."""
+    """A message that is delivered twice is in the conversation once."""
     case = talk()
     case.when(steer("faster"), steer("faster"))
     assert len(case.agent.pending) == 1
@@ -361,7 +361,7 @@ nodes:
 
 
 def test_a_message_is_for_one_agent() -> None:
-    """With two agents under way, one of them hears a message, not both."""
+    """With two agents in progress, one of them hears a message, not both."""
     case = Talk(flow_of(PARALLEL)).started()
     case.when(steer("faster"))
     heard = [container.agent.heard for container in case.state.containers.values() if container.agent]
@@ -369,7 +369,7 @@ def test_a_message_is_for_one_agent() -> None:
 
 
 def test_a_message_after_the_agent_is_kept_for_the_flow() -> None:
-    """Where no agent is under way, a message is `messages` of expressions as ever."""
+    """Where no agent is in progress, a message is `messages` of expressions as ever."""
     case = talk(rest="  - {id: hold, type: wait, with: {for: 1h}}\n").model("done")
     case.when(steer("thanks")).then("session:message")
 
@@ -408,7 +408,7 @@ def test_the_reply_that_resumes_stands_after_everything_before() -> None:
 
 
 def test_a_stop_before_anything_was_said_leaves_no_empty_message() -> None:
-    """What was asked and what resumes stand in one message of the user."""
+    """What was asked and what resumes are in one message of the user."""
     case = stopped(talk(), "")
     case.when(Resume("go on", ANA, "r1"))
     assert [message["role"] for message in case.request()["messages"]] == ["user"]
@@ -474,7 +474,7 @@ def test_an_agent_that_is_stopped_at_its_cap_fails_with_that_word() -> None:
 
 
 def test_the_question_at_a_cap_is_withdrawn_when_the_agents_time_is_over() -> None:
-    """Where the flow goes on without the agent, nobody is asked any more about what it may spend."""
+    """Where the flow continues without the agent, nobody is asked any more about what it may spend."""
     after = '  - {id: after, type: ask, with: {message: "And now?"}}\n'
     case = talk("max_cost: 0.01", rest=f"    timeout: 1h\n    on_error: continue\n{after}")
     asked = case.prompt
@@ -485,7 +485,7 @@ def test_the_question_at_a_cap_is_withdrawn_when_the_agents_time_is_over() -> No
 
 
 def test_turns_are_capped_too() -> None:
-    """At `max_turns` people are asked; going on allows as many again."""
+    """At `max_turns` people are asked; continuing allows as many again."""
     case = talk("max_turns: 1\ntools: [read_file]").model("", ("read_file", {"path": "a"}))
     case.tool("tool[0]", {"text": "x", "first_line": 1, "last_line": 1, "total_lines": 1, "more": False})
     assert case.prompt.kind == "budget"
@@ -534,7 +534,7 @@ def test_two_agents_at_the_flows_cap_are_both_let_go_on() -> None:
 
 
 def test_the_day_has_a_cap() -> None:
-    """Where the day's money is used up, people are asked, and one who goes on frees this agent of it."""
+    """Where the day's money is used up, people are asked, and one who continues frees this agent of it."""
     case = Talk(flow_of('nodes:\n  - {id: helper, type: agent, with: {prompt: "x"}}\n'))
     case.facts = AgentFacts(day_left=Decimal("0.001"))
     case.started()
@@ -602,7 +602,7 @@ def test_an_answer_that_was_put_right_counts() -> None:
 
 
 def test_an_answer_of_thoughts_alone_is_asked_for_again_legally() -> None:
-    """Thoughts without words are no message that can be sent back; the conversation goes on without them."""
+    """Thoughts without words are no message that can be sent back; the conversation continues without them."""
     case = talk(SCHEMA)
     thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
     done = case.reply("")
@@ -683,7 +683,7 @@ def summing() -> Talk:
 
 
 def test_a_stop_during_the_summary_leaves_nothing_of_it() -> None:
-    """Half a summary is no part of the conversation; when it goes on, a summary is asked for again."""
+    """Half a summary is not part of the conversation; when it continues, a summary is asked for again."""
     case = summing()
     case.pausing = True
     case.when(Hold(ANA, "stop"))
@@ -833,7 +833,7 @@ finally:
 
 
 def test_an_agent_that_runs_at_the_end_reads_the_flows_conversations() -> None:
-    """What stands under `finally` sees the agents of the flow, as its expressions see the flow's nodes."""
+    """What is under `finally` sees the agents of the flow, as its expressions see the flow's nodes."""
     case = Talk(flow_of(AT_THE_END)).started()
     case.model("The disk is full.")
     assert case.calling == "finally/report/turn[1]"

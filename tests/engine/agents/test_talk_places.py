@@ -118,7 +118,7 @@ def brought_to_its_end(case: Talk) -> Talk:
 
 
 def test_a_conversation_can_be_forked_at_every_event() -> None:
-    """A fork goes on from there to the end of the flow, and what it sends to the model is legal at every call."""
+    """A fork continues from there to the end of the flow, and what it sends to the model is legal at every call."""
     case = whole()
     assert case.state.status == "complete"
     seams = set()
@@ -178,7 +178,7 @@ def test_a_conversation_goes_on_with_a_new_text_of_its_flow() -> None:
     ],
 )
 def test_a_conversation_keeps_its_tools(new: Flow, said: str) -> None:
-    """A text in which the agent has other tools, is something else, or is gone, is refused while it is under way."""
+    """A text in which the agent has other tools, is something else, or is gone, is refused while it is in progress."""
     case = under_way()
     made = plan(case.flow, new, case.state)
     assert said in "; ".join(made.problems)
@@ -197,7 +197,7 @@ finally:
 
 
 def test_an_agent_in_finally_fails_at_its_cap() -> None:
-    """There is nobody to ask whether it may go on."""
+    """There is nobody to ask whether it may continue."""
     case = Talk(flow_of(AT_THE_END)).started().model("", CALLS[0])
     case.tool("tool[0]", {"stdout": "up", "stderr": "", "exit_code": 0, "seconds": 1})
     assert case.state.status == "failed"
@@ -208,7 +208,7 @@ def test_an_agent_in_finally_fails_at_its_cap() -> None:
 
 
 def test_a_process_that_ends_leaves_a_call_in_finally_to_the_next() -> None:
-    """Nobody stopped it: the call is made again elsewhere, and half an answer is no part of the conversation."""
+    """Nobody stopped it: the call is made again elsewhere, and half an answer is not part of the conversation."""
     case = Talk(flow_of(AT_THE_END)).started()
     before = case.request()
     case.only(case.reply("All is", interrupted=True))
@@ -266,7 +266,7 @@ nodes:
 
 
 def calling() -> Talk:
-    """A session of a flow whose agents stand in a loop, and in a flow that it calls; one tool is a flow."""
+    """A session of a flow whose agents are in a loop, and in a flow that it calls; one tool is a flow."""
     called = {text.split()[1]: load_flow(text, "called.yml") for text in (CALLED, TALKING)}
     return Talk(load_flow(CALLING, "demo.yml", flows=called.get)).started()
 

@@ -83,7 +83,7 @@ class Talking:
         return found
 
     def tools(self) -> list[str]:
-        """The tool calls that are under way."""
+        """The tool calls that are in progress."""
         return sorted(set(self.state.launched) - set(calling(self.state)))
 
     # --- what happens

@@ -97,7 +97,7 @@ async def test_of_many_tools_the_model_looks_for_some(stage: Stage) -> None:
 
 
 async def test_of_few_tools_the_model_is_told_at_once(stage: Stage) -> None:
-    """Up to thirty stand in the request as ever."""
+    """Up to thirty are in the request as ever."""
     await stage.run(text("Nothing."), tools=30)
     assert not any("defer_loading" in tool or "type" in tool for tool in stage.tools())
 

@@ -134,7 +134,7 @@ async def test_every_tool_does_its_work_and_no_secret_reaches_the_model(tmp_path
 
 
 async def test_calls_that_are_not_allowed_do_nothing(tmp_path: Path) -> None:
-    """A program, a host, a path and a tool that nobody named are refused in words for the model, and the talk goes on."""
+    """A program, a host, a path and a tool that nobody named are refused in words for the model, and the talk continues."""
     (tmp_path / "outside").write_text("outside")
     turns = [
         calls(

@@ -181,7 +181,7 @@ def test_what_was_taken_back_in_the_run_that_gave_it_counts_nowhere() -> None:
 
 
 def test_a_copy_of_a_session_leaves_no_rows() -> None:
-    """What stands in a copied journal was given where it happened."""
+    """What is in a copied journal was given where it happened."""
     case = run([]).model("", RM).decide("approve", always={"scope": "flow"})
     assert list(GrantRows()(State(), case.state, case.events)) == []
 

@@ -78,7 +78,7 @@ class Stage:
             return await self.rig.engine.parked(SESSION)
 
     async def later(self) -> State:
-        """The time of the one timer comes: what waits for it goes on."""
+        """The time of the one timer comes: what waits for it continues."""
         (timer,) = (await self.rig.engine.state(SESSION)).timers.values()
         self.rig.clock.now = max(self.rig.clock.now, timer.due_at)
         await self.rig.engine.apply(SESSION, Due(timer.timer_id))
@@ -181,7 +181,7 @@ async def test_what_is_refused_is_asked_for_again_and_costs_nothing(stage: Stage
 
 
 async def test_a_server_that_falls_silent_is_asked_again(tmp_path: Path) -> None:
-    """A stream that stands still for longer than we listen is no answer."""
+    """A stream that freezes for longer than we listen is not an answer."""
     async with staged(tmp_path, silence=0.3) as stage:
         silent = text("The disk is full.", hold_after="text_delta")
         assert (await stage.run(silent, text("Fine."))).status == "paused"
@@ -198,7 +198,7 @@ FOUND = {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": []
 
 
 async def test_tools_of_the_provider_are_offered_and_paid_for(stage: Stage) -> None:
-    """Those that the agent names, with its allow-list; searches cost, and code goes on in its container."""
+    """Those that the agent names, with its allow-list; searches cost, and code continues in its container."""
     usage = {"input_tokens": 1_000, "output_tokens": 100, "server_tool_use": {"web_search_requests": 2}}
     box = {"id": "box_1", "expires_at": "2999-01-01T00:00:00Z"}
     both = Reply([SEARCH, FOUND, DB], usage=usage, container=box)
@@ -220,7 +220,7 @@ async def test_tools_of_the_provider_are_offered_and_paid_for(stage: Stage) -> N
 
 
 async def test_words_wait_while_a_tool_of_the_provider_is_open(stage: Stage) -> None:
-    """The next message has the results of tools alone; what was said meanwhile stands in the one after it."""
+    """The next message has the results of tools alone; what was said meanwhile is in the one after it."""
     ask = call("ask_human", {"question": "Which one?"}, "toolu_ask")
     state = await stage.run(Reply([SEARCH, ask]), Reply([FOUND, WEB]), text("Done."), more=SERVED)
     assert state.phase == "waiting"
@@ -231,7 +231,7 @@ async def test_words_wait_while_a_tool_of_the_provider_is_open(stage: Stage) -> 
 
 
 async def test_what_paused_is_taken_back_as_it_was(stage: Stage) -> None:
-    """Words that came meanwhile stand behind what the tool of the provider's has given."""
+    """Words that came meanwhile are behind what the tool of the provider's has given."""
     ask = call("ask_human", {"question": "Which one?"}, "toolu_ask")
     paused = Reply([FOUND, {**SEARCH, "id": "srv_2"}], stop_reason="pause_turn")
     found = [{**FOUND, "tool_use_id": "srv_2"}, text("Both are full.").blocks[0]]
@@ -257,7 +257,7 @@ FORM = "output: {type: object, properties: {cause: {type: string}}, required: [c
 
 
 async def test_a_long_conversation_goes_on_from_a_summary_that_the_api_signed(stage: Stage) -> None:
-    """It stands first and as it came, in place of the rest; then the task word for word. A second one takes its place."""
+    """It is first and as it came, instead of the rest; then the task word for word. A second one takes its place."""
     again = Reply([call("logs", {"service": "db"}, "toolu_2")], usage=LONG.usage)
     second = Reply([summary("The log was read twice.")], stop_reason="compaction")
     done = text('{"cause": "disk"}')
@@ -287,7 +287,7 @@ async def test_a_long_conversation_goes_on_from_a_summary_that_the_api_signed(st
     ids=["answer", "refusal", "tool", "failed", "refused"],
 )
 async def test_what_is_no_summary_takes_the_place_of_nothing(stage: Stage, instead: Reply | Failure) -> None:
-    """Whatever the API says in place of a summary: the model is asked for one in words, of all that was said."""
+    """Whatever the API says instead of a summary: the model is asked for one in words, of all that was said."""
     state = await stage.run(replace(LONG), instead, text("SUMMARY: read."), text("The disk is full."))
     assert said(state) == "The disk is full."
     assert "toolu_db" in str(stage.sent(2))
@@ -296,7 +296,7 @@ async def test_what_is_no_summary_takes_the_place_of_nothing(stage: Stage, inste
 
 
 async def test_a_long_conversation_goes_on_from_its_summary(tmp_path: Path) -> None:
-    """A model for which the API makes none is asked in words, near its limit; the next request has that in place of the rest."""
+    """A model for which the API makes none is asked in words, near its limit; the next request has that instead of the rest."""
     small = replace(DEFAULTS["claude-haiku-4-5"], context=80_000)
     facts = AgentFacts(prices={**DEFAULTS, "claude-haiku-4-5": small})
     async with staged(tmp_path, facts) as stage:
@@ -354,7 +354,7 @@ nodes:
 
 
 async def test_a_picture_that_the_model_reads_is_shown_to_it(stage: Stage, tmp_path: Path) -> None:
-    """It is an image in the result of the call; drawn anew under its name it is another picture, and the
+    """It is an image in the result of the call; drawn again under its name it is another picture, and the
     one that was sent stays what it was."""
     folder = tmp_path / "sessions" / SESSION
     folder.mkdir(parents=True)

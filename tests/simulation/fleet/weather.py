@@ -19,7 +19,7 @@ class FleetWeather:
     """That comes at one of so many points of its life."""
     wakeup_lost: float = 0.0
     wakeup_late: float = 0.0
-    """The longest time that a wake-up is under way."""
+    """The longest time that a wake-up is in progress."""
     wakeup_twice: float = 0.0
     late_rows: float = 0.0
     """A row of the inbox becomes visible after rows with greater ids."""

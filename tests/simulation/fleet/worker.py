@@ -186,7 +186,7 @@ class Worker:
         return Completed({"stdout": "", "stderr": "", "exit_code": 0, "seconds": 0})
 
     async def post(self, row: OutboxRow) -> None:
-        """Post a row, unless an earlier attempt has. What was under way when the process froze is lost."""
+        """Post a row, unless an earlier attempt has. What was in progress when the process froze is lost."""
         world, spell = self.world, self.spell
         world.posts(self)
         await self._point("before a post")
@@ -207,7 +207,7 @@ class Worker:
         return self.world.chance.uniform(0.0, slow) if self.world.chance.random() < 0.5 else 0.0
 
     def lives(self, what: str) -> bool:
-        """Whether the process goes on after this point. Here its fate may come."""
+        """Whether the process continues after this point. Here its fate may come."""
         if self.dead or self.frozen:
             return False
         self._points += 1
@@ -252,7 +252,7 @@ class Worker:
             self.writer.go_on()
 
     def beat(self) -> None:
-        """Give a sign of life, and go on doing so."""
+        """Give a sign of life, and continue doing so."""
         if self.dead:
             return
         if not self.frozen and not self.cut_off:

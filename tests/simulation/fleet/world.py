@@ -377,7 +377,7 @@ class FleetWorld:
         self.timeline.after(5.0, self._settled)
 
     def _settled(self) -> None:
-        """Whether everything is over; else look again later."""
+        """Whether everything has ended; else look again later."""
         if self.ended == set(self.sessions) and not self.store.inbox.rows(limit=1):
             self.over = True
         elif self.timeline.now - self._calm_at > MOST_SECONDS:
