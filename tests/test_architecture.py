@@ -1,4 +1,4 @@
-"""The architecture is a test: who imports whom, what the pure part may not know, and who alone may do what."""
+"""The architecture is tested: allowed imports, limits of the pure part, and exclusive responsibilities."""
 
 from __future__ import annotations
 

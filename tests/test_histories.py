@@ -51,7 +51,7 @@ def test_there_are_histories() -> None:
 
 @pytest.mark.parametrize("path", HISTORIES, ids=NAMES)
 def test_a_history_folds_to_the_state_that_it_folded_to(path: Path) -> None:
-    """Every journal of every release gives the state that it gave then, event by event a defined one."""
+    """Every journal of every release still gives the same state, event by event."""
     expected = orjson.loads(path.with_suffix(".state.json").read_bytes())
     state = derive_state(journal(path))
     assert from_json(expected) == state
@@ -69,7 +69,7 @@ def test_a_state_of_a_release_can_be_read(path: Path) -> None:
 
 @pytest.mark.parametrize("path", HISTORIES, ids=NAMES)
 def test_a_pinned_flow_still_loads_and_is_the_one_that_was_pinned(path: Path) -> None:
-    """The flow's text is read as it was, and its digest is the one in the journal."""
+    """The original text of the flow is used, and its digest is the one in the journal."""
     flow, first = pinned(path), journal(path)[0]
     assert flow.digest == getattr(first, "flow_digest", None)
 

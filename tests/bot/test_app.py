@@ -156,8 +156,7 @@ class _Slow(InboxTable):
 async def test_no_acknowledgement_leaves_before_the_row_is_stored(
     fault: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While the store is at it nothing is acknowledged; the acknowledgement follows the commit. Where a fault is seeded
-    that acknowledges first, this is what shows it."""
+    """Nothing is acknowledged while the store is writing; the acknowledgement follows the commit. A seeded fault that acknowledges first fails here."""
     if fault:
         acknowledges_before_it_stores(monkeypatch)
     store = MemoryStore()

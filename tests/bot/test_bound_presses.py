@@ -87,7 +87,7 @@ FORGERIES = [
 
 @pytest.mark.parametrize("forge", FORGERIES)
 def test_a_press_from_elsewhere_decides_nothing(tmp_path: Path, forge: Callable[[Json], Json]) -> None:
-    """The right ids under the right person's finger, in another place: refused; in its own place it counts."""
+    """A press by the right person with the right ids is refused in another place and counts in its own place."""
 
     async def story() -> None:
         async with town(tmp_path, {"gate": GATE}) as place:

@@ -70,7 +70,7 @@ async def test_what_was_missed_is_found_in_threads_and_between_them() -> None:
 @pytest.mark.parametrize("fault", [False, True], ids=["as it is", "with the fault"])
 @simulated
 async def test_a_reply_is_found_where_another_one_was_deleted(fault: bool, monkeypatch: Any) -> None:
-    """The thread has as many replies as when it was read. Where a fault is seeded that counts them, this shows it."""
+    """A new reply is found although the number of replies did not change; a seeded fault that counts replies fails here."""
     if fault:
         skips_on_reply_count_alone(monkeypatch)
     place = Threads()
@@ -303,7 +303,7 @@ async def test_a_thread_whose_last_word_was_delivered_is_not_read_again() -> Non
 @pytest.mark.parametrize("why", ["not delivered", "gap", "lost", "deaf", "unread"])
 @simulated
 async def test_a_thread_is_read_again_where_something_older_may_have_been_lost(why: str) -> None:
-    """After a gap, after an event that was not acknowledged, while a socket may be deaf, and where it waits to be read."""
+    """A thread is read again after a gap, after an unacknowledged event, while a socket may be deaf, and while it waits to be read."""
     place = Threads()
     key = place.wait(0, HOUR)
 

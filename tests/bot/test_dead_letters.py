@@ -1,4 +1,4 @@
-"""What cannot be handled holds up nobody: it is set aside, its thread is told, and what came after it continues."""
+"""A message that cannot be handled blocks no other: it becomes a dead letter, its thread is told, and later messages are handled."""
 
 from __future__ import annotations
 

@@ -253,7 +253,7 @@ def _differ(what: str, found: Sequence[str], meant: Sequence[str]) -> list[str]:
 
 @pytest.mark.parametrize("part", sampled(range(ALL // EACH), PARTS))
 async def test_hostile_replies_stay_texts(tmp_path: Path, part: int) -> None:
-    """Whatever is replied: programs, servers and Slack get it as it was meant, and nothing is run, pinged or unfurled."""
+    """Programs, servers and Slack get every reply unchanged, and nothing is run, pinged or unfurled."""
     texts = list(hostile_texts(ALL))[part * EACH : (part + 1) * EACH]
     folder = tmp_path / "work"
     folder.mkdir()

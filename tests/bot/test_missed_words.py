@@ -1,4 +1,4 @@
-"""What was said while nobody listened is heard, or its author is told: edits, absences from a channel, archives."""
+"""Messages sent while the bot was away are read, or their authors are told: edits, absences from a channel, archives."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def whispers(place: Town, since: int = 0) -> list[Called]:
 
 
 def test_a_reply_from_while_the_bot_was_down_is_read_at_its_start(tmp_path: Path) -> None:
-    """Slack delivered it to nobody; it is in the thread of a session that waits."""
+    """A reply that Slack did not deliver is found in the thread of the waiting session."""
 
     async def story() -> None:
         async with town(tmp_path, {"talk": TALK}) as place:
@@ -73,7 +73,7 @@ def test_a_reply_from_while_the_bot_was_down_is_read_at_its_start(tmp_path: Path
 def test_a_reply_from_while_no_socket_was_open_is_read_once_there_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The bot ran on: that a socket was opened again is all that tells of the gap."""
+    """While the bot keeps running, only the reopened socket reveals the gap."""
     opened: list[bool] = []
     monkeypatch.setattr(DirectApp, "reconnected", lambda self: bool(opened and opened.pop()))
 

@@ -58,7 +58,7 @@ def _is_disarmed(message: Json) -> bool:
 
 @pytest.mark.parametrize("mode", ["drop_connection", "500"])
 async def test_a_prompt_whose_answer_is_lost_is_there_once(rig: Rig, mode: str) -> None:
-    """The post had its effect and its answer never came: it is looked up and adopted, not posted again."""
+    """If the answer to a successful post is lost, the post is looked up and adopted, not repeated."""
     session_id = await rig.start(APPROVAL)
     row = await rig.row(f"card:{session_id}")
     rig.workspace.faults.effect_then_fail("chat.postMessage", times=2, mode=mode)  # type: ignore[arg-type]  # a str
@@ -115,7 +115,7 @@ async def test_an_answer_that_is_lost_before_the_effect_is_posted_again(rig: Rig
 
 
 async def test_a_lost_answer_is_not_looked_up_at_once(rig: Rig) -> None:
-    """A message may appear late, so the first look waits its time, and nothing is posted again before the last."""
+    """A message may appear late, so the first lookup waits, and nothing is posted again before the last lookup."""
     ts = await root(rig)
     rig.workspace.faults.fail("chat.postMessage", times=1, status=500)
     rig.send(look_delays=(0.3, 0.6))
@@ -162,7 +162,7 @@ async def test_a_root_whose_answer_is_lost_is_found_in_its_channel(rig: Rig) -> 
 
 
 async def test_a_copy_that_appears_late_is_disarmed(rig: Rig) -> None:
-    """Where a message stands twice after all, the older one counts and the other can be neither pressed nor found."""
+    """If a message appears twice after all, the older one counts, and the other can be neither pressed nor found."""
     rig.workspace.faults.effect_then_fail("chat.postMessage", times=2)
     rig.workspace.faults.set_scopes(["chat:write"])
     posts = 0

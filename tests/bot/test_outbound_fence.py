@@ -1,4 +1,4 @@
-"""The sender's fence: one that froze between what it stored and what it sends, while another one may have posted."""
+"""The sender's fence: a sender that froze between storing and sending, while another one may have posted."""
 
 from __future__ import annotations
 

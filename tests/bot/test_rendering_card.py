@@ -271,7 +271,7 @@ def after_a_rejection(outcome: str) -> State:
 
 
 def test_a_rejection_is_shown_as_a_decision_and_never_with_a_tick() -> None:
-    """Who said so is in the first line, and the approval has the sign of a decision, not of a fault."""
+    """The first line names who rejected it, and the approval is marked as a decision, not as a failure."""
     told = said(after_a_rejection("failed"))
     assert "🚫 *Rejected by ben* after 3m 12s · 1 rejected · 2 not run\nNo\n" in told
     assert "🚫 Gate" in told

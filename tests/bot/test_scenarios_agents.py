@@ -333,7 +333,7 @@ async def test_what_was_said_before_is_read_as_in_a_thread(tmp_path: Path) -> No
 
 
 async def test_a_note_is_kept_once_wherever_it_is_killed(tmp_path: Path) -> None:
-    """Killed before and after every commit: one row, with the same text and the same people."""
+    """If killed before or after any commit, there is still one row, with the same text and the same people."""
     flow = FLOW.replace("max_turns: 4", "max_turns: 4\n      memory: approve")
     result = await played(tmp_path, NOTED, flow=flow, head=HEAD, kills=True, step=1)
     assert result.passed, report(result)
@@ -343,7 +343,7 @@ async def test_a_note_is_kept_once_wherever_it_is_killed(tmp_path: Path) -> None
 async def test_a_note_that_is_kept_before_its_approval_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A seeded fault: each call of `remember` leaves a row as it is asked for."""
+    """A seeded fault: each call of `remember` stores its row before it is approved."""
     made = memory.NoteRows.__call__
 
     def early(self: Any, before: Any, after: Any, events: Any) -> Any:

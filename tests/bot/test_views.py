@@ -186,7 +186,7 @@ async def desk() -> AsyncIterator[Desk]:
 
 
 async def test_only_what_is_right_spends_the_key(desk: Desk) -> None:
-    """A refusal is in the acknowledgement and stores nothing; what is right is stored once, and closes the view."""
+    """A refusal is part of the acknowledgement and stores nothing; a valid submission is stored once and closes the view."""
     assert await desk.receive("oops") == {"response_action": "errors", "errors": {"field:x": "wrong"}}
     assert desk.store.inbox.row("view:T1:V1") is None
     assert await desk.receive("right") == {}

@@ -1,4 +1,4 @@
-"""Retention, `sessions delete` and `store compact`: what goes, goes whole; the rest is untouched."""
+"""Retention, `sessions delete` and `store compact` delete completely and leave the rest untouched."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_a_held_session_waits_for_a_person(cli: Cli) -> None:
 
 
 def test_an_answer_after_its_deadline_is_refused_and_the_deadline_applied(cli: Cli) -> None:
-    """The command says when the time was over, what followed from that, and leaves with 5; the step did not run."""
+    """The command says when the deadline was and what happened then, and exits with 5; the step did not run."""
     cli.write(
         "flows/late.yml",
         """flow: late

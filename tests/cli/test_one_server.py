@@ -1,4 +1,4 @@
-"""One server a home: of any number of starts one serves, and the others say who does."""
+"""One server per home: of any number of starts, one serves, and the others name it."""
 
 from __future__ import annotations
 

@@ -283,7 +283,7 @@ def test_a_file_to_which_nothing_like_that_can_be_said_brings_nothing(cli: Cli) 
 
 @pytest.mark.parametrize("wrong", ["key", "content", "shape"])
 def test_a_file_that_does_not_verify_is_refused(cli: Cli, wrong: str) -> None:
-    """Another key, a changed word, or something else altogether: refused, and nothing is brought in."""
+    """A file with another key, a changed word or other content is refused, and nothing is imported."""
     two_questions(cli)
     cli.env = {"SAYSO_SECRET_KEY": "a secret that both share"}
     session_id = cli.run("--home", "here", "run", "talk", "-i", "who=eve").json["sessionId"]

@@ -62,7 +62,7 @@ def test_a_session_and_its_file_verify(cli: Cli, exported: Path) -> None:
 def test_a_tampered_file_says_which_event_is_wrong_and_why(
     exported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without any key: a deleted event, a doubled one, one of another node."""
+    """Without a key, a deleted event, a duplicated one and one of another node are found."""
 
     def delete(journal: list[dict[str, Any]]) -> None:
         journal[:] = [event for event in journal if event["type"] != "flow:started"]

@@ -81,7 +81,7 @@ async def test_the_first_reply_of_each_person_is_marked_and_each_question_says_w
 
 @simulated
 async def test_an_edited_reply_changes_nothing_and_its_author_is_told_once(tmp_path: Path) -> None:
-    """What was written first counts; whoever edits it later sees that, once, and nobody else does."""
+    """The first version counts; a person who edits it later is told so once, and nobody else is."""
     async with inhabited_town(tmp_path, {"two": TWO}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "two")
         await thread.says("First question")

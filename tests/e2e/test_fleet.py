@@ -266,7 +266,7 @@ def gated(url: str, where: str) -> None:
 async def test_a_frozen_sender_posts_nothing_that_another_one_has_posted(
     workspace: Workspace, tmp_path: Path, where: str
 ) -> None:
-    """It is stopped in the middle of its attempt, or between that and the request: of each question one copy is live."""
+    """A sender frozen during its attempt, or before the request, leaves only one live copy of each question."""
     url = postgres.new_database()
     gated(url, where)
     waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = %s AND NOT granted"

@@ -58,7 +58,7 @@ async def test_a_damaged_snapshot_is_rebuilt_from_the_journal(tmp_path: Path) ->
 
 @simulated
 async def test_a_damaged_journal_sets_the_session_aside_and_the_thread_is_told(tmp_path: Path) -> None:
-    """One changed byte of a journal row: nothing of the session runs again, the thread is told, others continue."""
+    """After one changed byte in a journal row, the session never runs again, its thread is told, and other sessions continue."""
     log = tmp_path / "log"
     async with inhabited_town(tmp_path, two_steps(log)) as (workspace, bot):
         thread = await start_flow(workspace, "ana", "ops", "steps")
@@ -101,7 +101,7 @@ nodes:
 
 @simulated
 async def test_a_hostile_reply_is_data(tmp_path: Path) -> None:
-    """What people write is passed on as it is: nothing is evaluated, executed, pinged or unfurled."""
+    """Text from people is passed on unchanged: nothing is evaluated, executed, pinged or unfurled."""
     folder = tmp_path / "cwd"
     folder.mkdir()
     async with inhabited_town(tmp_path, {"echo": ECHO.replace("CWD", str(folder))}) as (workspace, _):

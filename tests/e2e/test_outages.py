@@ -33,7 +33,7 @@ def direct(workspace: Acts, name: str, part: str) -> list[dict[str, Any]]:
 async def test_a_session_waits_for_its_channel_and_goes_on_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Archived and taken back: the requester is told, and nothing is lost or done twice."""
+    """If a channel is archived and restored, the requester is told, and nothing is lost or done twice."""
     file = tmp_path / "effects"
     async with inhabited_town(tmp_path, {"gate": GATE.format(file=file)}) as (workspace, bot):
         channel = workspace.channel("releases")
@@ -56,7 +56,7 @@ async def test_a_session_waits_for_its_channel_and_goes_on_by_itself(
 
 @simulated
 async def test_a_bot_that_was_removed_goes_on_when_it_is_invited_again(tmp_path: Path) -> None:
-    """The invitation is enough: nobody has to tell it anything."""
+    """An invitation is enough for the run to continue."""
     file = tmp_path / "effects"
     async with inhabited_town(tmp_path, {"gate": GATE.format(file=file)}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "releases", "gate")
@@ -100,7 +100,7 @@ async def test_a_deleted_question_comes_again_and_after_three_copies_the_request
 async def test_a_revoked_token_ends_the_bot_and_another_one_goes_on(
     workspace: Workspace, tmp_path: Path
 ) -> None:
-    """It says what to do and ends with an error; what waited continues after a start with a token that is accepted."""
+    """The bot says what to do and exits with an error; waiting runs continue after a start with a valid token."""
     file = tmp_path / "effects"
     async with running_bot(workspace, tmp_path, {"gate": GATE.format(file=file)}) as bot:
         thread = await start_flow(workspace, "ana", "releases", "gate")

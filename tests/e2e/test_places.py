@@ -35,7 +35,7 @@ async def test_a_flow_is_started_and_answered_in_a_direct_message(tmp_path: Path
 
 @simulated
 async def test_words_beside_the_thread_of_a_direct_message_answer_what_waits(tmp_path: Path) -> None:
-    """With one flow waiting, what is written beside its thread is for it; with two nobody guesses."""
+    """If one flow waits, a message outside its thread answers it; if two wait, sayso does not guess."""
     async with inhabited_town(tmp_path, {"two": TWO}) as (workspace, _):
         direct = workspace.dm("ana")
         thread = ThreadView(workspace, direct.id, await workspace.post("ana", direct, "two"))
@@ -185,7 +185,7 @@ def _label(message: dict[str, object], part: str) -> str:
 
 @simulated
 async def test_a_reply_before_the_session_of_a_slash_command_is_there_is_not_missed(tmp_path: Path) -> None:
-    """Somebody replies under the bot's message before its session has begun: that is read once it has."""
+    """A reply under the bot's message before its session has begun is read once it has."""
     async with inhabited_town(tmp_path, {"two": TWO}) as (workspace, _):
         workspace.faults.fail("users.info", times=2)
         await workspace.slash("ana", "ops", "/sayso", "run two")
@@ -203,7 +203,7 @@ async def test_a_reply_before_the_session_of_a_slash_command_is_there_is_not_mis
 
 @simulated
 async def test_a_slash_command_where_the_bot_may_not_post_says_so(tmp_path: Path) -> None:
-    """Whoever used the command sees that nothing was started, why, and what to do."""
+    """The person who used the command sees that nothing was started, why, and what to do."""
     async with inhabited_town(tmp_path, {"two": TWO}) as (workspace, _):
         await workspace.slash("ana", "random", "/sayso", "run two")
         await workspace.wait_for(
@@ -230,7 +230,7 @@ async def test_a_start_from_a_terminal_where_the_bot_may_not_post_is_refused(
 
 @simulated
 async def test_a_schedule_where_the_bot_may_not_post_tells_the_admins(tmp_path: Path) -> None:
-    """Nobody asked for it just now, so the admins get a direct message, one a day."""
+    """A failed schedule sends the admins a direct message, at most one a day."""
     flow = "flow: report\nnodes:\n  - {id: n, type: noop}\n"
     async with inhabited_town(tmp_path, {"report": flow}, admins=frozenset({"ben@example.com"})) as (
         workspace,

@@ -49,7 +49,7 @@ def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 async def test_a_reply_after_kill_9_goes_on_on_another_machine(
     workspace: Workspace, tmp_path: Path, env: dict[str, str]
 ) -> None:
-    """The bot is killed, and one with another home continues: every node has run once."""
+    """The bot is killed, and a bot with another home continues: every node has run once."""
     log = tmp_path / "log"
     async with running_bot(workspace, tmp_path, two_steps(log), **env) as bot:
         thread = await start_flow(workspace, "ana", "ops", "steps")

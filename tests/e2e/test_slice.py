@@ -125,7 +125,7 @@ def gate(log: Path) -> dict[str, str]:
 
 @simulated
 async def test_two_presses_at_the_same_instant_have_one_winner(tmp_path: Path) -> None:
-    """Of two approvals at the same instant one counts; the other person is told who was first."""
+    """If two people approve at the same instant, one approval counts, and the other person is told who was first."""
     log = tmp_path / "log"
     async with inhabited_town(tmp_path, gate(log)) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "gate")
@@ -146,7 +146,7 @@ async def test_two_presses_at_the_same_instant_have_one_winner(tmp_path: Path) -
 
 @simulated
 async def test_whoever_may_not_approve_is_refused_and_only_they_see_why(tmp_path: Path) -> None:
-    """A person who is not listed, and the requester where they are excluded, change nothing and are told why."""
+    """A person who is not listed, or an excluded requester, changes nothing and is told why."""
     log = tmp_path / "log"
     async with inhabited_town(tmp_path, gate(log)) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "gate")
@@ -203,7 +203,7 @@ async def test_what_is_delivered_twice_has_one_effect(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", ["drop_connection", "500"])
 @simulated
 async def test_a_post_whose_answer_was_lost_stands_once(tmp_path: Path, mode: str) -> None:
-    """When the answer to a post is lost after its effect, the prompt is in the thread once and works."""
+    """If the answer to a post is lost after its effect, the prompt appears in the thread once and works."""
     async with inhabited_town(tmp_path, {"two": TWO_QUESTIONS}) as (workspace, _):
         workspace.faults.effect_then_fail("chat.postMessage", times=2, mode=mode)  # type: ignore[arg-type]
         thread = await start_flow(workspace, "ana", "ops", "two")
@@ -327,7 +327,7 @@ echo finished >> "$LOG"
 async def test_an_interrupted_command_is_asked_about_and_never_run_twice(
     workspace: Workspace, tmp_path: Path
 ) -> None:
-    """kill -9 in the middle of a shell node: a person is asked, and the node runs again only when told to."""
+    """After kill -9 in the middle of a shell node, a person is asked, and the node runs again only if they say so."""
     log, started = tmp_path / "log", tmp_path / "started"
     flow = f"""
 flow: risky
@@ -366,7 +366,7 @@ nodes:
 
 @simulated
 async def test_a_reply_that_comes_before_its_start_was_handled_is_kept(tmp_path: Path) -> None:
-    """While the start of a thread waits for a lookup, replies in it are taken, and handled after it."""
+    """While the start of a thread waits for a lookup, replies in it are stored and handled afterwards."""
     async with inhabited_town(tmp_path, {"two": TWO_QUESTIONS}) as (workspace, _):
         workspace.faults.fail("users.info", times=3)
         thread = await start_flow(workspace, "ana", "ops", "two")

@@ -59,8 +59,7 @@ async def finished(thread: ThreadView, prompt: dict[str, Any]) -> None:
 
 @simulated
 async def test_no_stranger_answers_decides_or_starts_anything(tmp_path: Path) -> None:
-    """Of guests, partners, bots and deactivated people no reply counts, no press decides, no mention starts, no word
-    controls; whoever pressed is told why, and nobody else is."""
+    """Replies, presses, mentions and commands of guests, partners, bots and deactivated people have no effect; only a person who presses a button is told why."""
     async with inhabited_town(tmp_path, {"open": OPEN_TO_ALL}) as (workspace, _):
         people = strangers(workspace)
         thread, prompt = await both_asked(workspace)
@@ -132,8 +131,7 @@ async def test_what_apps_and_workflows_write_is_no_answer(tmp_path: Path) -> Non
 
 @simulated
 async def test_somebody_who_leaves_the_company_in_the_meantime_decides_nothing(tmp_path: Path) -> None:
-    """An approver whose account was deactivated after the question came is refused; a requester who is gone leaves a run
-    that others finish."""
+    """An approver whose account was deactivated after the question is refused; others can finish the run of a requester who left."""
     async with inhabited_town(tmp_path, {"open": OPEN_TO_ALL}) as (workspace, _):
         thread, prompt = await both_asked(workspace)
         workspace.user("ana").deleted = True

@@ -25,7 +25,7 @@ async def sayso(home: Path, *arguments: str) -> tuple[int, str]:
 
 
 async def test_a_log_that_was_lost_suspends_the_store(workspace: Workspace, tmp_path: Path) -> None:
-    """A kill, and the log is gone: the bot starts nothing, its thread is told once, commands end with 10; released, it continues."""
+    """After a kill that loses the log, the bot starts nothing, its thread is told once, and commands exit with 10; once released, it continues."""
     log, home = tmp_path / "log", tmp_path / "home"
     async with running_bot(workspace, tmp_path, two_steps(log)) as bot:
         thread = await start_flow(workspace, "ana", "ops", "steps")

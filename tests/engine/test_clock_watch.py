@@ -116,7 +116,7 @@ async def asked(rig: EngineRig) -> str:
 async def test_after_a_jump_nothing_is_decided_before_the_second_look(
     backing: Backing, tmp_path: Path
 ) -> None:
-    """A laptop slept over the deadline: the service fires nothing and an answer waits; then the deadline counts."""
+    """After a laptop slept past the deadline, no timer fires and an answer waits until the clock is checked; then the deadline counts."""
     now, steady = Clock(), Steady()
     async with running(backing.open(), tmp_path, now=now, steady=steady) as rig:
         session_id = await asked(rig)

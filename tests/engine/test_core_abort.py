@@ -15,7 +15,7 @@ OUTPUT = {"stdout": "x", "stderr": "", "exit_code": 0, "seconds": 0.1}
 
 
 def test_an_abort_of_a_waiting_session_withdraws_its_prompts_and_ends_it() -> None:
-    """Abort first, then the prompts, then the end."""
+    """The abort comes first, then the prompts, then the end."""
     case = given(ASK).started()
     case.when(case.abort(reason="enough")).then("session:abort", "prompt:cancelled", "session:end")
     assert (case.state.status, case.event("session:abort").reason) == ("aborted", "enough")

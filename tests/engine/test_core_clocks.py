@@ -39,7 +39,7 @@ CLOCKS = (
 
 
 def test_all_clocks_start_when_the_question_is_shown() -> None:
-    """Nothing counts before people can see it, and then every clock has a time of its own."""
+    """No clock starts before people can see the question."""
     case = given(f"nodes:\n  - {{id: q, type: ask, with: {{message: Go?, {CLOCKS}}}}}").started()
     assert not case.state.timers
     case.later(600).when(case.shown())
@@ -86,7 +86,7 @@ def test_the_deadline_wins_over_what_is_due_with_it() -> None:
 
 
 def test_overdue_steps_are_taken_each_once_and_in_order() -> None:
-    """Down over both steps and a reminder: first one step, then the other, then the reminder, whoever woke it."""
+    """After downtime across two steps and a reminder, both steps run in order, then the reminder."""
     for word in ("escalate1", "remind", "escalate0"):
         case = asked(CLOCKS).later(50 * MINUTE)
         case.when(timer(case, word))
@@ -106,7 +106,7 @@ def test_an_answer_stops_every_clock() -> None:
 
 
 def test_a_clock_that_is_put_back_does_nothing_twice() -> None:
-    """A timer is by its own time: after a jump backwards what has been is not again, what is to come waits."""
+    """After the clock jumps back, no timer fires again, and future timers wait for their time."""
     case = asked("remind_every: 10m").later(10 * MINUTE)
     case.when(timer(case, "remind"))
     case.later(-HOUR).when(timer(case, "remind")).then()
@@ -343,7 +343,7 @@ def test_a_question_whose_message_was_deleted_is_asked_again_three_times() -> No
 
 
 def test_a_button_of_a_deleted_copy_is_too_old() -> None:
-    """Whoever presses it is told so, and nothing is answered."""
+    """The person who presses it is told so, and nothing is answered."""
     case = asked("timeout: 1h", "approval")
     old = case.answer("approve", nonce=case.prompt.nonce)
     case.when(Gone(case.prompt.prompt_id, "1.3"))

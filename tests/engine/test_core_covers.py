@@ -112,7 +112,7 @@ def test_what_timed_out_does_not_run() -> None:
 
 
 def test_an_approval_that_is_too_old_counts_no_more() -> None:
-    """`valid_for` after the approval the node fails with a sentence and does not start."""
+    """When the approval has expired (`valid_for`), the node fails with a message and does not start."""
     case = session({"valid_for": "1h"})
     case.only(case.answer("approve")).later(3601)
     case._take(Begin())

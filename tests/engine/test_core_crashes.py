@@ -121,7 +121,7 @@ def test_every_further_crash_asks_again() -> None:
 
 
 def test_three_crashes_of_one_node_are_asked_about() -> None:
-    """A node that is safe to run again is asked about after three crashes: it may be what crashes us."""
+    """After three crashes people are asked even about a node that is safe to run again: it may cause the crashes."""
     case = running("on_crash: again,").claimed().claimed()
     assert case.node("a").status == "started"
     case.claimed().then("node:interrupted", "prompt:requested", "flow:paused")
@@ -142,7 +142,7 @@ def test_with_ask_every_loss_of_a_node_is_a_question(
 
 @pytest.mark.parametrize("reason", ["timeout", "lost"])
 def test_with_again_a_timeout_or_lost_connection_is_a_failure(reason: Literal["timeout", "lost"]) -> None:
-    """What is safe to repeat is not repeated by itself forever: it failed."""
+    """A step that is safe to repeat is not repeated automatically forever: it fails."""
     case = running("on_crash: again,").when(NodeCut("a", 1, reason))
     case.then("node:error", "flow:failed", "session:end")
     assert case.state.error is not None

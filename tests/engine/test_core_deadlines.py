@@ -1,4 +1,4 @@
-"""Deadlines: the prompt's own time and the clock decide together with the answer, whatever became of the timer."""
+"""Deadlines: the prompt's deadline and the clock decide whether an answer counts, even if the timer is lost."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_an_answer_after_the_deadline_is_refused(flow: str, given_: dict[str, An
 
 
 def test_the_deadline_counts_without_its_timer() -> None:
-    """A timer that is gone gives nobody more time."""
+    """A lost timer does not extend the deadline."""
     case = shown(ASK)
     case.state = replace(case.state, timers=case.state.timers.delete(case.timer))
     case.later(605).refused(case.answer(text="fine"), PromptTimedOut)

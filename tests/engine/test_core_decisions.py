@@ -100,7 +100,7 @@ def test_nobody_votes_twice() -> None:
 
 
 def test_a_later_vote_replaces_ones_own() -> None:
-    """Whoever changes their mind before a side stands has one vote, the later one."""
+    """A person who changes their mind before the decision has one vote, the later one."""
     case = gate(required=2, veto="majority")
     case.when(case.answer("reject", actor=BEA, reason="why?"), case.answer("approve", actor=BEA))
     assert [vote["vote"] for vote in case.prompt.votes] == ["approve"]

@@ -161,7 +161,7 @@ def test_an_end_inside_ends_the_list_that_it_stands_in(around: str, ended: list[
 def test_an_end_that_ends_nothing_or_always_is_noticed(
     fault: Callable[..., bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A seeded fault: what is behind an `end` runs all the same, or never runs."""
+    """A seeded fault: nodes after an `end` run anyway, or never run."""
     monkeypatch.setattr(begin, "completed", fault)
     with pytest.raises(AssertionError):
         test_end_completes_the_flow_with_its_output()
@@ -243,7 +243,7 @@ def test_an_error_that_is_not_json_still_fails_the_node(details: object) -> None
 
 
 def test_an_output_with_braces_is_never_evaluated() -> None:
-    """What a node puts out is data: `{{ }}` in it stays as it is."""
+    """The output of a node is data: `{{ }}` in it is not evaluated."""
     flow = """
 nodes:
   - {id: a, type: shell, with: {run: [ls]}}

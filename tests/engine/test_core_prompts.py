@@ -246,7 +246,7 @@ def test_a_prompt_of_an_aborted_session_is_refused() -> None:
 
 
 def test_only_the_buttons_of_this_copy_count() -> None:
-    """A nonce of another copy is refused; the prompt's own, and none at all, are taken."""
+    """The nonce of another copy is refused; the prompt's own nonce, or none, is accepted."""
     case = given(CHOOSE).started()
     case.refused(case.answer("eu", nonce="old"), PromptClosed)
     case.refused(case.answer("eu", nonce=""), PromptClosed)

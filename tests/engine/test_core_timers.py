@@ -127,7 +127,7 @@ def test_a_deadline_of_an_answered_prompt_changes_nothing() -> None:
 
 
 def test_a_reply_before_its_deadline_holds_and_the_timer_changes_nothing() -> None:
-    """What is answered in the last millisecond is answered; the timer that comes then finds nothing to do."""
+    """An answer in the last millisecond counts; the timer that fires then has no effect."""
     case = asked("ask", "").later(599.999)
     in_time, due = case.answer(text="just in time"), case.timer_due()
     case.when(in_time)

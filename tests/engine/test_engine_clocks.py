@@ -38,7 +38,7 @@ async def told(rig: EngineRig, session_id: str) -> Counter[str]:
 
 
 async def test_a_start_after_a_long_time_tells_each_thing_once(backing: Backing, tmp_path: Path) -> None:
-    """Down over three reminders and both steps: one reminder, each step once and in order, and again nothing."""
+    """After downtime across three reminders and two steps, there is one reminder, and each step runs once, in order."""
     now = Clock()
     async with running(backing.open(), tmp_path, now=now) as rig:
         session_id = await asked(rig)
@@ -99,7 +99,7 @@ async def test_a_clock_that_was_put_back_repeats_nothing(backing: Backing, tmp_p
 async def test_an_answer_and_a_clock_at_once_first_one_wins(
     backing: Backing, tmp_path: Path, minutes: int
 ) -> None:
-    """Whatever is due when the answer is stored first: nothing follows from it any more."""
+    """If the answer is stored first, timers that are due have no effect."""
     now = Clock()
     async with running(backing.open(), tmp_path, now=now) as rig:
         session_id = await asked(rig)

@@ -16,7 +16,7 @@ FLOW = "nodes: [{id: a, type: shell, with: {run: [wait]}}]" + LAST
 
 
 async def test_an_abort_cuts_what_runs_and_then_runs_finally(tmp_path: Path) -> None:
-    """The node of the flow leaves; the one at the end is launched and not told to leave."""
+    """The running node of the flow is stopped; the node of `finally` is launched and not stopped."""
     async with running(MemoryStore(), tmp_path) as rig:
         session = await rig.start(FLOW)
         await rig.shop.running("a")

@@ -23,7 +23,7 @@ FULL = StorageFull("no space is left")
 
 
 async def test_a_full_disk_refuses_an_answer_and_takes_it_later(backing: Backing, tmp_path: Path) -> None:
-    """The commit that failed changed nothing; the same answer is taken when there is space."""
+    """The failed commit changes nothing; the same answer is accepted once there is space."""
     store = FaultyStore(backing.open())
     async with running(store, tmp_path) as rig:
         session_id = (await rig.settled(ASK)).session_id

@@ -148,7 +148,7 @@ async def test_a_shutdown_lets_running_nodes_finish(backing: Backing, tmp_path: 
 async def test_a_shutdown_cuts_what_does_not_finish(
     backing: Backing, tmp_path: Path, flow: str, then: str
 ) -> None:
-    """A node that is cut is recorded as interrupted before the process goes: then it is asked about or run again."""
+    """A node that is cut off is recorded as interrupted before the process ends; then people are asked, or it runs again."""
     async with running(backing.open(), tmp_path) as rig:
         session_id = await rig.start(flow)
         await rig.shop.running("a")
@@ -231,7 +231,7 @@ async def test_a_session_of_a_living_process_is_not_taken(backing: Backing, tmp_
 
 
 async def test_a_zombie_writes_nothing_and_stops_its_work(backing: Backing, tmp_path: Path) -> None:
-    """A process that was taken for dead finds out at its next write: nothing of it is stored, its node is told to go."""
+    """A process considered dead notices at its next write: nothing is stored, and its node is stopped."""
     store = backing.open()
     async with running(store, tmp_path) as zombie, running(backing.open(), tmp_path) as heir:
         session_id = await zombie.start(STUBBORN)
@@ -540,7 +540,7 @@ SNAPSHOT_LOST = {
 async def test_a_lost_snapshot_is_the_journal_read_again(
     how: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without its snapshot, or with another, a session is what its journal says, continues, and the log says so once."""
+    """With a missing or wrong snapshot, a session is restored from its journal and continues, and the log says so once."""
     file = Backing("sqlite", tmp_path)
     async with running(file.open(), tmp_path) as rig:
         session_id = (await rig.settled(TWO)).session_id
@@ -579,7 +579,7 @@ async def read_by_an_answer(backing: Backing, tmp_path: Path) -> list[bytes]:
 
 
 async def test_an_answer_reads_no_history(backing: Backing, tmp_path: Path) -> None:
-    """After a restart an answer reads the snapshot, and no event of the journal, however long that is."""
+    """After a restart an answer reads only the snapshot and no journal events, however long the journal is."""
     assert await read_by_an_answer(backing, tmp_path) == []
 
 

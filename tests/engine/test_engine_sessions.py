@@ -77,7 +77,7 @@ async def test_a_start_is_durable_when_it_returns(backing: Backing, tmp_path: Pa
 
 
 async def test_real_programs_run_once(backing: Backing, tmp_path: Path) -> None:
-    """Files count how often real shell nodes ran, over a pause and another engine."""
+    """Across a pause and a second engine, files count how often real shell nodes ran."""
     log = tmp_path / "log"
     flow = f"""
 nodes:
@@ -252,7 +252,7 @@ async def test_what_is_due_after_a_step_is_computed_once(
 
 
 async def test_of_many_answers_at_once_one_wins(backing: Backing, tmp_path: Path) -> None:
-    """Ten people answer in the same moment: one answer is journaled, nine hear who was first."""
+    """If ten people answer at once, one answer is journaled and nine are told who was first."""
     flow = "nodes: [{id: q, type: ask, with: {message: Which?, choices: [eu, us]}}]"
     async with running(backing.open(), tmp_path) as rig:
         session_id = (await rig.settled(flow)).session_id
@@ -267,7 +267,7 @@ async def test_of_many_answers_at_once_one_wins(backing: Backing, tmp_path: Path
 
 
 async def test_of_two_engines_one_answer_wins(backing: Backing, tmp_path: Path) -> None:
-    """Two processes answer the same prompt at once: one is taken, the other is refused, nothing is doubled."""
+    """If two processes answer the same prompt at once, one answer is accepted, the other refused, and nothing happens twice."""
     async with running(backing.open(), tmp_path) as one, running(backing.open(), tmp_path) as two:
         session_id = (await one.settled(STEPS)).session_id
         outcomes = await asyncio.gather(

@@ -67,7 +67,7 @@ def stopped(pid: int) -> bool:
 async def test_a_frozen_worker_runs_nothing_that_is_not_its_own_any_more(
     tmp_path: Path, where: str, aborted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another process continues with the session, or ends it; when the worker wakes its program does not run."""
+    """If another process continues or ends the session, the program of a worker that wakes up does not run."""
     monkeypatch.setattr(lanes, "LIMIT_SECONDS", 0.6)
     monkeypatch.setattr(postgres_workers, "BEAT_SECONDS", 0.05)
     url, log = postgres.new_database(), tmp_path / "log"

@@ -1,4 +1,4 @@
-"""The grammar of histories: of each real history every single mutation is refused, or is another possible history."""
+"""The grammar of histories: every single mutation of each real history is refused, or is another possible history."""
 
 from __future__ import annotations
 

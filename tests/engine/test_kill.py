@@ -86,7 +86,7 @@ POINTS = [f"{when}:{commit}" for when in ("before", "after") for commit in range
 
 @pytest.mark.parametrize("point", sampled(POINTS, ["after:1", "before:3", "after:3", "after:5"]))
 def test_killed_at_any_commit_no_completed_node_runs_again(point: str, tmp_path: Path) -> None:
-    """Whatever commit the process dies at, every node that completed has exactly one effect, and the flow ends."""
+    """At whichever commit the process dies, every completed node has exactly one effect, and the flow ends."""
     log = prepare(tmp_path, FLOW, "on_crash: again,", "again")
     process = child(tmp_path, point)
     process.wait(30)
@@ -117,7 +117,7 @@ def stored(folder: Path) -> bool:
 
 @pytest.mark.parametrize("point", sampled(POINTS, ["before:2", "after:2", "after:4"]))
 def test_killed_at_any_commit_what_asks_never_starts_twice_unasked(point: str, tmp_path: Path) -> None:
-    """With `on_crash: ask` (the default of shell) each further start of a node follows a person's word."""
+    """With `on_crash: ask` (the default of shell), a node starts again only after a person said so."""
     log = prepare(tmp_path, FLOW, "", "again")
     process = child(tmp_path, point)
     process.wait(30)

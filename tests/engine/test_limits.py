@@ -1,4 +1,4 @@
-"""No quiet success: limits of loops and loop edges, people's word at them, and graphs that do not reach their end."""
+"""No silent success: limits of loops and loop edges, people's decisions at them, and graphs that do not reach their end."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_people_can_stop_at_a_limit(text: str) -> None:
     ("said", "decision"), [("once more", "again"), ("Continue", "continue"), ("stop", "fail")]
 )
 def test_a_limit_is_answered_with_words(said: str, decision: str) -> None:
-    """One of the choices, typed as a reply, is as good as its button."""
+    """Typing one of the choices as a reply works like pressing its button."""
     case = given(loop("ask")).started()
     prompt_id = case.prompt.prompt_id
     case.when(Answer(prompt_id, ANA, "words", text=said))

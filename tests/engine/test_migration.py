@@ -119,7 +119,7 @@ async def test_the_switch_is_journaled_and_found_again_by_another_process(
 async def test_a_text_without_what_is_under_way_is_refused(
     rig: EngineRig, old: str, new: str, said: str
 ) -> None:
-    """Each reason is named, nothing is written, and the session continues with its own text."""
+    """Each reason is reported, nothing is written, and the session continues with its own text."""
     session_id = await waiting(rig)
     head = await rig.engine.head(session_id)
     changed = flow_of(OLD.replace(old, new))

@@ -1,4 +1,4 @@
-"""Two releases side by side over one Postgres database, in processes of their own: what the newer one wrote is left to it."""
+"""Two releases in separate processes over one Postgres database: the older one leaves records of the newer one alone."""
 
 from __future__ import annotations
 

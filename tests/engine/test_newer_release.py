@@ -1,4 +1,4 @@
-"""What a newer release wrote is not a damage: it is left for that release, said once, and continues under it."""
+"""Records of a newer release do not count as damage: they are left for that release, logged once, and continue under it."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def test_there_are_enough_bad_files() -> None:
 @pytest.mark.skipif(not yaml.__with_libyaml__, reason="syntax errors are placed by libyaml")
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_bad_file_says_what_is_wrong_and_where(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broken flow gives every problem with file, line, column, what was expected and what was meant."""
+    """A broken flow reports every problem with file, line, column, the expected value and a hint."""
     monkeypatch.chdir(BAD)
     with pytest.raises(FlowError) as caught:
         load_flow_file(path.name)

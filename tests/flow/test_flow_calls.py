@@ -78,7 +78,7 @@ def test_a_folder_a_file_and_a_function_give_equal_flows(tmp_path: Path) -> None
 
 
 def test_a_pinned_flow_has_the_flows_that_it_calls(tmp_path: Path) -> None:
-    """What a session pins brings back the same flow when every file is gone."""
+    """The pinned flow of a session gives the same flow when every file is gone."""
     write(tmp_path, **TEXTS)
     flow = load_flow_file(tmp_path / "outer.yml")
     body = flow.body()

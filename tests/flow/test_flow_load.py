@@ -103,7 +103,7 @@ def test_what_a_crash_means_is_the_files_word_or_the_types(node: str, evaluated:
 
 @pytest.mark.parametrize("name", SOUND)
 def test_a_pinned_flow_is_read_back_equal(name: str) -> None:
-    """What a session pins gives the same flow with the same digest, without the file."""
+    """The pinned flow of a session gives the same flow and digest without the file."""
     flow = load_flow(SOUND[name], f"/flows/{name}.yml")
     again = flow_from_body(flow.body())
     assert again == flow

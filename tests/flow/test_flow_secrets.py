@@ -91,7 +91,7 @@ def test_nothing_can_be_computed_with_a_secret(text: str) -> None:
     ],
 )
 def test_a_secret_anywhere_else_is_a_load_error(node: str) -> None:
-    """Only `env` of shell and what is sent of a request take secrets."""
+    """Secrets are allowed only in `env` of shell and in the parts of a request that are sent."""
     found = problems(f"flow: f\nnodes:\n  - {node}\n")
     assert len(found) == 1
     assert "a secret cannot be used here" in found[0]

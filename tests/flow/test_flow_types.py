@@ -1,4 +1,4 @@
-"""Expressions are typed when a flow is loaded: slips and mistakes are found, and what is sound is left alone."""
+"""Expressions are type-checked when a flow loads: mistakes are found, and correct expressions are accepted."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ def test_any_text_is_a_flow_or_a_flow_error(text: str) -> None:
 @settings(max_examples=tries(150))
 @given(st.binary(max_size=200))
 def test_any_bytes_are_text_or_a_flow_error(data: bytes) -> None:
-    """Whatever the bytes of a file are, they decode to a text without surprises or give a `FlowError`."""
+    """Any bytes decode to clean text or raise a `FlowError`."""
     try:
         located = load_located(decode_source(data, "fuzz.yml"), "fuzz.yml")
     except FlowError:

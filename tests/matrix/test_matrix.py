@@ -167,7 +167,7 @@ def cells(scenario: str, *, all_of_them: bool = PROVE) -> int:
 def test_only_whom_the_table_names_gets_in(
     tmp_path: Path, scenario: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whoever comes by whatever door: exactly those get in whom the table names, and others change nothing."""
+    """At every entry point, exactly the people in the table get in, and others change nothing."""
     tally = found(tmp_path, [scenario])
     with capsys.disabled():
         print(

@@ -1,4 +1,4 @@
-"""The permit before effects: every kind of node asks it right before what it does, and before what it does again by itself."""
+"""The permit before effects: every kind of node checks it right before each effect and each automatic retry."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ KINDS: list[Callable[[Kit], Awaitable[int]]] = [
 async def test_a_node_whose_permit_is_lost_has_no_effect(
     kind: Callable[[Kit], Awaitable[int]], tmp_path: Path
 ) -> None:
-    """It ends without an outcome, and nothing of it is seen outside."""
+    """It ends without an outcome and without any visible effect."""
     assert await kind(Kit(tmp_path)) == 0
 
 

@@ -702,7 +702,7 @@ async def test_nothing_is_sent_once_the_session_is_leaving(context: Context) -> 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE"])
 async def test_a_lost_answer_is_never_asked_for_twice(context: Context, method: str) -> None:
-    """When the server hangs up, nothing is sent again: a reading request fails, any other is in doubt."""
+    """If the server hangs up, nothing is sent again: a reading request fails, and any other has an unknown outcome."""
     asked = 0
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

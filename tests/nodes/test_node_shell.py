@@ -161,7 +161,7 @@ async def test_relative_program_is_beside_the_flow_file(context: Context) -> Non
 
 
 async def test_a_run_list_never_meets_a_shell(context: Context) -> None:
-    """Arguments arrive as they are, whatever a shell would make of them."""
+    """Arguments arrive unchanged, whatever a shell would do with them."""
     nasty = ["$(touch pwned)", "`id`", "; rm x", "a\nb", "*", "", "é\u2603", '"', "\\"]
     config = {"run": [PYTHON, "-c", "import sys, json; print(json.dumps(sys.argv[1:]))", *nasty]}
     got = output(await shell(config, context.build()))
@@ -373,7 +373,7 @@ def pids(folder: Path) -> list[int]:
 @pytest.mark.process
 @pytest.mark.parametrize("kind", ["polite", "deaf"])
 async def test_abort_leaves_no_process_of_the_group(context: Context, kind: str) -> None:
-    """After an abort nobody of the group runs any more, whether they heed SIGTERM or not."""
+    """After an abort no process of the group is left, whether or not it reacts to SIGTERM."""
     config, folder = await family(context, kind)
     running = asyncio.create_task(shell(config, context.build(grace=0.5)))
     members = await until(lambda: pids(folder))

@@ -1,4 +1,4 @@
-"""Who may do what: the tables of cases are the specification."""
+"""Permissions: the tables of cases are the specification."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Caps hold: what a model bills, also for answers that nobody hears, never passes them by more than one call sends beside its
-journal, whatever dies and when."""
+"""Caps hold: bills, even for lost answers, exceed them by at most the unjournaled parts of one call, whatever dies and when."""
 
 from __future__ import annotations
 

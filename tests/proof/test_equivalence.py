@@ -1,4 +1,4 @@
-"""Pausing changes nothing: every flow of the proof, paused at every point, tells the story of a run without a pause."""
+"""Pausing changes nothing: every flow of the proof, paused at every point, has the same history as without a pause."""
 
 from __future__ import annotations
 

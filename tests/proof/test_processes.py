@@ -24,7 +24,7 @@ pytestmark = pytest.mark.process
 
 @pytest.mark.parametrize("name", FLOWS if PROVE else SHORT)
 def test_a_kill_after_any_commit_changes_nothing(name: str, tmp_path: Path, hit: Counter[str]) -> None:
-    """SIGKILL right after a commit, or a hold before an act; a new process brings the session to the same end."""
+    """After SIGKILL right after a commit, or a pause before an action, a new process brings the session to the same end."""
     processes = Processes(name, tmp_path)
     expected = processes.run([])
     lives = drops(expected.commits) + holds(expected.acts)[:: 2 if PROVE else 4]

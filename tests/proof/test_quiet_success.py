@@ -117,7 +117,7 @@ def expired(case: Scenario, prompt: Asked) -> list[str]:
 
 @pytest.mark.parametrize("file", sampled(SCENARIOS, FEW), ids=lambda file: file.stem)
 def test_no_example_does_anything_after_its_gate_says_no(file: Path, hit: Any) -> None:
-    """Every example, at each of its approvals: rejected, and expired where silence does not approve. Nothing starts."""
+    """No later step starts in any example after any of its approvals is rejected, or expires without approving."""
     flow, once = played(file)
     assert not once.failures
     for state, prompt in at_gates(once.events):
@@ -225,7 +225,7 @@ def check_dead_end(text: str) -> None:
 @settings(max_examples=tries(100))
 @given(dead_ends())
 def test_no_generated_graph_ends_as_a_success_that_did_not_reach_its_end(text: str) -> None:
-    """Limits, dead branches, final nodes that were not reached: 0 sessions `complete`."""
+    """With limits, dead branches or unreached final nodes, no session is `complete`."""
     check_dead_end(text)
 
 
@@ -271,7 +271,7 @@ FAULTS: dict[str, tuple[Any, str, Any, Callable[[str], None], str]] = {
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_proof_sees_the_fault(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of these faults turns its check red."""
+    """Each of these faults makes its check fail."""
     module, attribute, fault, check, text = FAULTS[name]
     text = text.replace('["channel"]', '["channel"], "timeout": "5m", "on_timeout": "reject"')
     check(text)

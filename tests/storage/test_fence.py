@@ -110,7 +110,7 @@ CONTRACT = [check_awake, check_silent, check_slept, check_woken, check_slow_sign
 
 @pytest.mark.parametrize("check", CONTRACT)
 def test_the_fence_of_a_store(store: Store, machine: Asleep, check: Callable[[Store, Asleep], None]) -> None:
-    """Work has effects only while nobody can have taken it over since it began."""
+    """Work has effects only if no other process can have taken it over since it began."""
     check(store, machine)
 
 

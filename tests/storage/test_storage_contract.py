@@ -108,7 +108,7 @@ def test_inbox_lists_what_nobody_consumed_oldest_first(store: Store) -> None:
 
 
 def test_a_dead_letter_is_listed_and_opened_under_a_new_id(store: Store) -> None:
-    """Readers that are past its old id find it again; its key, payload and time stay, and it is nobody's letter any more."""
+    """Readers past its old id find a retried dead letter again; its key, payload and time are unchanged."""
     store.inbox.ingest([MESSAGE, InboxItem("m2", "message", b"{}")], NOW)
     store.consume([Consumed(1, DEAD, b'{"error":"ValueError"}')], NOW)
     (letter,) = store.inbox.dead_letters()

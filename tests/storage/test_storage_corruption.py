@@ -1,4 +1,4 @@
-"""Rows that are changed from outside: rebuilt, refused or left out, and never believed."""
+"""Rows changed from outside are rebuilt, refused or left out, but never used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reaches the disk and when, and what becomes of a full or failing one."""
+"""Which writes reach the disk and when, and behaviour on a full or failing disk."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def fill(store: SqliteStore, limited: bool) -> None:
 
 
 def test_a_full_disk_changes_nothing_and_work_goes_on_later(tmp_path: Path) -> None:
-    """Every write that finds no space is undone as a whole; when there is space it succeeds."""
+    """A write without disk space is undone completely, and succeeds once there is space."""
     store = open_sqlite(tmp_path / "sayso.db", key=KEY)
     rich_session(store)
     before = SqliteBackend(tmp_path).rows("journal"), store.sessions.head("session-1")
@@ -211,7 +211,7 @@ def test_a_full_disk_changes_nothing_and_work_goes_on_later(tmp_path: Path) -> N
 
 
 def test_a_log_that_cannot_be_written_changes_nothing(tmp_path: Path, faults: Faults) -> None:
-    """No space for the write-ahead log is not a space: undone, and it continues later."""
+    """If there is no space for the write-ahead log, the write is undone and succeeds later."""
     store = open_sqlite(tmp_path / "sayso.db", vfs=faults.name)
     done(store, new_session("session-1", None, event("a")))
     faults.fail_write = "wal"

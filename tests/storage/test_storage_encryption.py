@@ -1,4 +1,4 @@
-"""Encryption at rest: what is stored tells nobody anything without its key, cannot be moved, and can be erased."""
+"""Encryption at rest: stored data reveals nothing without its key, cannot be moved to another row, and can be erased."""
 
 from __future__ import annotations
 

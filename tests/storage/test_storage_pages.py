@@ -1,4 +1,4 @@
-"""A page of the database that is damaged: every command ends, in words, with the exit code that it promises."""
+"""With a damaged database page, every command ends with a message and the documented exit code."""
 
 from __future__ import annotations
 

@@ -245,7 +245,7 @@ def lost_at_commit(relay: Relay, *, stored: bool) -> list[bytes]:
 
 
 def test_a_commit_whose_answer_is_lost_is_not_said_to_have_failed(relay: Relay, url: str) -> None:
-    """The server is asked what became of it."""
+    """After a lost answer, the server is asked for the outcome of the commit."""
     store = open_postgres(through(relay, url), KEY)
     seen = lost_at_commit(relay, stored=True)
     [row_id] = store.inbox.ingest([ITEM], NOW)
@@ -449,7 +449,7 @@ def test_death_is_noticed(store: PostgresStore, url: str, monkeypatch: pytest.Mo
 def test_a_frozen_process_is_taken_for_dead_and_stores_nothing_that_others_took(
     store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It gives no sign of life: others continue without it, and when it wakes nothing that it does is stored."""
+    """Others take over from a process without a heartbeat, and nothing it does after waking is stored."""
     monkeypatch.setattr(lanes, "LIMIT_SECONDS", 0.5)
     other = python(WORKER, url)
     assert other.stdout is not None

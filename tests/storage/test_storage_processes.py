@@ -94,7 +94,7 @@ def ask_all(processes: list[Forked], line: str) -> list[str]:
 
 
 def test_eight_processes_race_and_one_wins(path: Path) -> None:
-    """Of eight that open, create, claim, ingest or consume at once exactly one succeeds, each time."""
+    """If eight processes open, create, claim, ingest or consume at once, exactly one succeeds each time."""
     processes = [start(path) for _ in range(8)]
     for process in processes:
         ready(process)
@@ -176,7 +176,7 @@ def test_commits_of_other_processes_are_noticed(store: SqliteStore, worker: Fork
 
 
 def test_a_fenced_process_goes_on_with_what_it_may(store: SqliteStore, worker: Forked) -> None:
-    """Being fenced in one session does not harm the others of that process."""
+    """A process that is fenced in one session continues its other sessions."""
     assert tell(worker, "create session-1") == "None"
     assert tell(worker, "create session-2") == "None"
     store.quarantine("session-1", "set aside", NOW)

@@ -1,4 +1,4 @@
-"""Several processes do the same at the same time: one of them wins, nothing is lost, and nothing is there twice."""
+"""If several processes do the same thing at once, one wins, nothing is lost, and nothing exists twice."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ def test_a_damaged_key_file_is_named(tmp_path: Path) -> None:
 
 
 def test_a_newer_database_is_left_untouched(tmp_path: Path) -> None:
-    """A file of a later release is refused; not a byte of it changes and nothing appears beside it."""
+    """A file from a newer release is refused: it does not change by a byte, and nothing is created beside it."""
     path = tmp_path / "sayso.db"
     raw = apsw.Connection(str(path))
     take_steps(raw, (*STEPS, "CREATE TABLE future (x)"))
@@ -225,7 +225,7 @@ NEXT = (*STEPS, "ALTER TABLE sessions ADD COLUMN colour TEXT; UPDATE sessions SE
 
 
 def test_a_migration_copies_the_file_first(tmp_path: Path) -> None:
-    """An upgrade leaves a whole private copy of the file beside it, and the rows readable."""
+    """An upgrade keeps a complete private copy of the file beside it, and the rows stay readable."""
     path = first(tmp_path)
     raw = apsw.Connection(str(path))
     migrate(raw, path, [], NEXT)

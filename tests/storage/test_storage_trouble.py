@@ -1,4 +1,4 @@
-"""A store that refuses for a while: waited out with one backoff, and told since when."""
+"""A store that refuses for a while is retried with one backoff, and the log says since when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every fault strikes as it should, is recorded, and ends."""
+"""Every fault works as specified, is recorded, and ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cap of a day: it holds over all sessions and through crashes, and people are asked, not runs failed."""
+"""The daily cap holds across all sessions and crashes, and people are asked instead of failing runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is set aside for a model call: never less than its answer and all that the journal knows of its prompt can cost."""
+"""The reservation for a model call is never less than the possible cost of its answer and of the journaled prompt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Model calls without an answer to continue with: what follows by itself, what people are asked, and that it continues there."""
+"""Model calls without a usable answer: the automatic remedy, the question to people, and the continuation."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ FAULTS: dict[str, Fault] = {
 async def test_a_fault_of_the_provider_part_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Each of the tests that it names turns red with the fault."""
+    """Each test named for a seeded fault fails with that fault."""
     FAULTS[name].apply(monkeypatch)
     for number, seen in enumerate(FAULTS[name].seen):
         (folder := tmp_path / str(number)).mkdir()

@@ -1,4 +1,4 @@
-"""An agent that failed is tried again at the turn that failed, and one whose provider is away waits for it."""
+"""A failed agent is retried at the failed turn, and an agent whose provider is unavailable waits."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_a_run_of_a_fleet_replays_exactly() -> None:
 def test_a_seeded_fault_of_a_fleet_is_found_and_one_worker_does_not_show_it(
     name: str, land: FleetGround, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the fault the simulation turns red; one worker alone, to which nothing happens, does well with it."""
+    """The simulation fails with the seeded fault; a single undisturbed worker does not."""
     FLEET_MUTANTS[name](monkeypatch)
     assert run(land, 0, weather=FleetWeather(workers=1)).problems == []
     for seed in (FLEET_SEEN_AT[name], *range(MOST_SEEDS)):
