@@ -335,8 +335,8 @@ SESSIONS = (
         "delete = delete:delete_sessions",
         """Delete sessions that have ended or are on hold, with their files and snapshots.
 
-        With --erase, and always with --person, their content is overwritten instead, and you can still verify that they
-        nobody changed them, can still be verified.
+        With --erase, and always with --person, their content is overwritten instead. You can still verify that
+        they existed and that nobody changed them.
         """,
         argument("[ID...]", "IDs, or their beginnings.", "texts", list[str], None)._replace(
             ids="session"

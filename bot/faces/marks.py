@@ -48,7 +48,7 @@ MARKS = {
 }
 """Marks by the status of a run, and by that of a step."""
 LISTENING, WITHDRAWN = "💤", "⏹️"
-"""Emojis of an agent that waits for words it need not get, and of a question or call that was taken back."""
+"""Emojis of an agent that waits for words it need not get, and of a question or call that was revoked."""
 EMOJI = {word: mark.emoji for word, mark in MARKS.items()}
 
 

@@ -112,13 +112,13 @@ async def test_a_release_that_was_rejected_is_not_tagged(tmp_path: Path, reposit
 @pytest.mark.parametrize(
     ("version", "answers", "reason"),
     [
-        ("1.4", [], "1.4 is no version such as 1.4.0"),
-        ("1.3.0", [], "There is a tag v1.3.0 already"),
+        ("1.4", [], "1.4 is not a version such as 1.4.0"),
+        ("1.3.0", [], "Tag v1.3.0 already exists"),
         ("1.4.0", [("Is the changelog written?", "No")], "The changelog is not written"),
         (
             "1.4.0",
             [("Is the changelog written?", "Yes"), ("change the database?", "Yes, not rehearsed")],
-            "The change of the database was not rehearsed",
+            "The database change was not rehearsed",
         ),
     ],
 )

@@ -61,7 +61,7 @@ def _started(flow: Flow, trigger: Trigger) -> str:
             return f"Somebody mentions the bot: @sayso {trigger.pattern}."
         case "message":
             bots = " People's messages only." if trigger.from_bots is False else ""
-            return f"A message fits “{trigger.pattern}”{where}.{bots}"
+            return f"A message matches “{trigger.pattern}”{where}.{bots}"
         case "reaction":
             return f"Somebody reacts with :{trigger.pattern}: to a message{where}."
         case "shortcut":
@@ -154,7 +154,7 @@ def _rules(nodes: NodeList, node: Node) -> Iterator[str]:
         asks = node.crash_policy(node.config) == "ask"
         yield f"If it is interrupted, {'people are asked whether it was done' if asks else 'it runs again'}."
     for edge in nodes.loops[node.id] if nodes.is_graph else ():
-        then = {"fail": "the run fails", "continue": "it goes on", "ask": "people are asked"}[edge.on_limit]
+        then = {"fail": "the run fails", "continue": "the run continues", "ask": "people are asked"}[edge.on_limit]
         condition = f"If {_text(edge.when.raw)}, back" if edge.when is not None else "Back"
         most = f", at most {edge.max_iterations} times, then {then}" if edge.max_iterations else ""
         yield f"{condition} to {edge.to}{most}."
@@ -180,7 +180,7 @@ def _shell(node: Node) -> Iterator[str]:
         lines = [line for line in str(words or node.config.get("script")).splitlines() if line.strip(" #!")]
         code = [line for line in lines if not line.lstrip().startswith("#")] or lines
         more = (
-            f" and {len(code) - 1} more lines" if len(code) > 2 else " and a further line" if code[1:] else ""
+            f" and {len(code) - 1} more lines" if len(code) > 2 else " and 1 more line" if code[1:] else ""
         )
         yield f"runs a script: `{_text(code[0] if code else '', 100)}`{more}."
 
@@ -194,7 +194,7 @@ def _message(node: Node) -> Iterator[str]:
     if given.get("update"):
         yield f"changes the message of {given['update']} to {what}."
     elif given.get("ephemeral_to"):
-        yield f"shows {_people(given['ephemeral_to'])} alone {what}."
+        yield f"shows {what} only to {_people(given['ephemeral_to'])}."
     else:
         place = "" if given.get("thread", True) else " in the channel"
         place = f" to {_people(given['to'])}" if given.get("to") else place
@@ -226,7 +226,7 @@ def _loop(node: Node) -> Iterator[str]:
 
 def _parallel(node: Node) -> Iterator[str]:
     alone = _field(node, "mode") == "collect"
-    rest = "a branch that fails ends no other" if alone else "a branch that fails ends the others"
+    rest = "a branch that fails does not end the others" if alone else "a branch that fails ends the others"
     yield f"at the same time ({rest}):"
 
 
@@ -241,12 +241,12 @@ def _flow(node: Node) -> Iterator[str]:
 
 
 def _ask(node: Node) -> Iterator[str]:
-    given, kind = node.config, "a reply in words"
+    given, kind = node.config, "free text"
     if given.get("choices") is not None:
         offered = given["choices"]
         each = [one.get("label", one.get("value")) if isinstance(one, dict) else one for one in offered]
         kind = _listed([_text(one) for one in each], "or") if isinstance(offered, list) else _text(offered)
-        kind += ", or other words" if given.get("own_words") else ""
+        kind += ", or free text" if given.get("own_words") else ""
     elif isinstance(given.get("form"), dict):
         kind = f"a form with {_listed(list(given['form'].get('properties') or {}), 'and')}"
     elif given.get("form") is not None:
@@ -258,7 +258,7 @@ def _ask(node: Node) -> Iterator[str]:
     yield from _clocks(node.config, _timeout_words(node))
 
 
-_NOT_THE_REQUESTER = "The person who started the run may not."
+_NOT_THE_REQUESTER = "The person who started the run cannot decide."
 _REASON = "A rejection needs a reason."
 _TIMED_OUT = {"reject": "it counts as rejected", "approve": "it counts as approved"}
 
@@ -266,13 +266,13 @@ _TIMED_OUT = {"reject": "it counts as rejected", "approve": "it counts as approv
 def _approval(node: Node) -> Iterator[str]:
     given = node.config
     count = given.get("required", 1)
-    number = f" ({_text(count)} have to)" if count != 1 else ""
+    number = f" ({_text(count)} must approve)" if count != 1 else ""
     people = _people(given.get("approvers") or ())
     yield f"asks {people} to approve or reject{number}: “{_text(given.get('message'))}”"
     yield from [_NOT_THE_REQUESTER] if given.get("exclude_requester") else []
     if node.covers is not None:
         for_ = f", for {_text(given['valid_for'])}" if "valid_for" in given else ""
-        yield f"They see exactly what {node.covers} will do. It can do nothing else{for_}."
+        yield f"They see exactly what {node.covers} will do, and approve only that{for_}."
     yield from [_REASON] if given.get("require_reason") else []
     rejected = {"stop": _stops(node), "continue": "the run continues"}
     then = _next(str(given.get("on_reject") or "stop"), rejected)
