@@ -85,9 +85,9 @@ class Log:
                 body, _, chain = line.partition(b',"chain":"')
                 head = sha256(head.encode() + body + b"}").hexdigest()
                 same = told["sessionId"] == session and chain[:64].decode() == head
-                self.need(same, f"{told['id']} was changed, or a record before it was cut, moved or added")
+                self.need(same, f"{told['id']} was changed, or a record before it was removed, moved or added")
                 same = chain[64:] == b'"}' or sha256(chain[76:-1]).hexdigest() == told["digest"]
-                self.need(same, f"the content of {told['id']} is not that of its digest")
+                self.need(same, f"the content of {told['id']} does not match its digest")
                 self.counts[0] += 1
             elif "absent" in told:
                 head, self.absent = wanted, self.absent | {f"{session} ({told['absent']})"}
@@ -99,7 +99,7 @@ class Log:
         *attested, _ = self.note(told["checkpoint"])
         digest = sha256(data[: len(data) - len(last) - 1]).hexdigest()
         same = attested == [self.size, rooted(self.peaks), f"export {digest}"] and not rest
-        self.need(same, "a line was changed, cut or moved since it was written")
+        self.need(same, "a line was changed, removed or moved since it was written")
         self.need(self.size >= self.end, f"rolled back: {self.last} has {self.end} leaves, not {self.size}")
         self.end, self.last = self.size, name
 
@@ -107,7 +107,7 @@ class Log:
         self.need(told["leaf"] == self.size, f"leaf {self.size} is missing here")
         if session:
             before = self.heads.setdefault(session, told["after"] if self.partial else "")
-            self.need(before == told["after"], "it does not go on where the session's last leaf ended")
+            self.need(before == told["after"], "it does not continue at the end of the session's last leaf")
             self.heads[session] = told["head"]
         else:  # a key, signed by the one before, the first one by itself
             *attested, key = self.note(told["signed"])
@@ -137,7 +137,7 @@ def check(keys: list[str], files: list[tuple[str, bytes]]) -> str:
         for log.place, data in sorted(files, key=lambda file: file[1].startswith(b"sayso/")):
             (log.checkpoints if data.startswith(b"sayso/") else log.export)(log.place, data)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError, InvalidSignature) as error:
-        raise Broken(f"{log.place}: it was changed, cut, or is nothing of this kind.") from error
+        raise Broken(f"{log.place}: it was changed, cut off, or is not such a file.") from error
     told = f"{log.counts[0]} records, {log.end} leaves, {log.counts[1]} published checkpoints"
     return f"Verified: {told}. Without their records: {', '.join(sorted(log.absent)) or 'none'}."
 

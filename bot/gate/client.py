@@ -83,7 +83,7 @@ class Client:
         """The answer to one request. Raises `Refused`, `NoGate`; `OSError` where nobody answers."""
         body = json.dumps(given).encode()
         if len(body) > MOST_BYTES:
-            raise Refused(f"the request has {len(body):,} bytes, and the gate takes {MOST_BYTES:,}")
+            raise Refused(f"the request has {len(body):,} bytes; the limit is {MOST_BYTES:,}")
         status, answered = _exchange(self.url, f"/gate/{do}", self.token, body, float(given.get("wait") or 0))
         if status == 503:
             raise ConnectionError(f"the gate answered {status}")

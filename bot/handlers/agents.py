@@ -83,7 +83,7 @@ class ToAgents:
         if not sent or self.files is None:
             return ()
         if not self._heard(await self.notices.engine.verified_state(session_id), said):
-            return tuple({"name": file["name"], "unread": "no agent hears it"} for file in sent)
+            return tuple({"name": file["name"], "unread": "no agent reads it"} for file in sent)
         return tuple(await self.files.for_agent(session_id, sent, data["ts"]))
 
     def _heard(self, state: State, said: Steer) -> bool:

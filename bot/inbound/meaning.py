@@ -291,7 +291,7 @@ def _edited(data: Mapping[str, Json], before: InboxRow | None) -> Meaning:
                 return Ignore("read with these words")
             outcome = before.outcome
     text = phrases.edited_text(outcome)
-    return Ignore("an edit of what was not used") if text is None else Explain(text, "told")
+    return Ignore("an edit of an unused message") if text is None else Explain(text, "told")
 
 
 def _pressed(data: Mapping[str, Json], known: Pressed) -> Meaning:

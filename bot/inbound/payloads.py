@@ -158,7 +158,7 @@ def _edited(event: Mapping[str, Any], home: Home) -> Decision:
     if after.get("bot_id") or not after.get("user") or after["user"] == home.bot_user_id:
         return Skip("not written by a person")
     if not after.get("edited") or after.get("text") == before.get("text"):
-        return Skip("a change of something else than its words")
+        return Skip("a change of something other than its text")
     channel, ts = event["channel"], after["ts"]
     thread_ts = after.get("thread_ts")
     in_thread = thread_ts is not None and thread_ts != ts

@@ -210,7 +210,7 @@ class Calls:
     async def _respond(self, url: str, channel: str, body: dict[str, Any]) -> None:
         """Post to a response URL, which must be one of Slack's. No token goes there."""
         if not is_slacks(self._client, url):
-            raise Permanent("response_url_refused", f"{urlsplit(url).hostname} is no host of Slack")
+            raise Permanent("response_url_refused", f"{urlsplit(url).hostname} is not a Slack host")
         hook = AsyncWebhookClient(
             url,
             retry_handlers=[],

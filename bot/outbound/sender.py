@@ -75,7 +75,7 @@ class Sender:
 def thread_of(state: State) -> Place:
     """Return the thread of a session. Raises `Permanent` if it has none."""
     if not state.thread:
-        raise Permanent("no_thread", f"{state.session_id} lives in no thread")
+        raise Permanent("no_thread", f"{state.session_id} has no thread")
     return Place(state.thread["channel"], state.thread["threadTs"])
 
 

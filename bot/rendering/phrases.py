@@ -241,7 +241,7 @@ def catching_up(channels: int, channels_left: int, threads: int, threads_left: i
     """Return the progress of reading the messages sent while the bot was away."""
     left = f"; about {max(1, round(seconds / 60))} min left" if seconds >= 1 else ""
     return (
-        f"Reading what was said while I was away: {channels:,} of {channels + channels_left:,} channels and "
+        f"Reading messages from while I was away: {channels:,} of {channels + channels_left:,} channels and "
         f"{threads:,} of {threads + threads_left:,} threads are done{left}."
     )
 

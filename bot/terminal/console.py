@@ -187,7 +187,7 @@ MEANINGS: dict[Exit, str] = {
     Exit.SLACK: "Slack cannot be reached, or does not accept the tokens",
     Exit.REJECTED: "the session ended because an approval was rejected, or nobody decided in time",
     Exit.SERVED: "another process serves this home",
-    Exit.SUSPENDED: "the store is suspended: it is older than what was acknowledged",
+    Exit.SUSPENDED: "the store is suspended: it is older than its last acknowledged commit",
 }
 
 INTERRUPTED = 130

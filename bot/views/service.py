@@ -171,7 +171,7 @@ class Views:
         except AuthLost as fault:
             log.error("%s", fault)
         except SlackFault as fault:
-            log.warning("%s could not be told %r: %s", opening.user, text, fault)
+            log.warning("%s could not be notified of %r: %s", opening.user, text, fault)
 
     # --- submissions ---------------------------------------------------------------------------------------
 

@@ -378,7 +378,7 @@ class Budget:
         method.waited = max(method.waited, len(waiting))
         if not waiting and not refused:
             told = (method.name, now - method.since, method.refused, method.waited)
-            log.warning("%s goes on after %.0f s: %d calls were refused, up to %d waited", *told)
+            log.warning("%s continues after %.0f s: %d calls were refused, up to %d waited", *told)
             method.since, method.refused = None, 0
 
 

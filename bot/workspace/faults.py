@@ -193,7 +193,7 @@ class Faults:
             return self._set(request["set"])
         name, arguments = request.get("do", ""), {k: v for k, v in request.items() if k != "do"}
         if name not in REMOTE:
-            raise WorkspaceError("invalid_fault", f"{name!r} is no fault; there are: {', '.join(REMOTE)}")
+            raise WorkspaceError("invalid_fault", f"{name!r} is not a fault; available: {', '.join(REMOTE)}")
         try:
             getattr(self, name)(**arguments)
         except TypeError as problem:

@@ -223,7 +223,7 @@ class Interactions:
     async def slash(self, user: User, channel: Channel, command: str, text: str) -> Json | None:
         """Send a slash command; returns what the app answered with its acknowledgement, and shows it."""
         if command not in self.core.state.commands:
-            raise WorkspaceError("invalid_command", f"{command} is no command of an app here")
+            raise WorkspaceError("invalid_command", f"{command} is not a command of an app here")
         grant = self._grant(user, channel)
         payload = payloads.slash_command(self.core.state, user, channel, command, text, grant)
         answer = await self._send("slash_commands", payload)

@@ -170,7 +170,7 @@ class Workspace:
             self.core.changes.touch()
             headers = {"Location": refusal.error} if refusal.error else {}
             return web.Response(
-                status=refusal.status, text="the local workspace was told to fail", headers=headers
+                status=refusal.status, text="the local workspace is set to fail", headers=headers
             )
         headers = {"Content-Disposition": "attachment", "X-Content-Type-Options": "nosniff"}
         slow = self.core.faults.take(DOWNLOAD, ("slow",))
@@ -326,7 +326,7 @@ class WebApi:
         if mode != "503" and request.transport is not None:
             request.transport.abort()
         record.status = 503
-        return web.Response(status=503, text="the local workspace was told to be away")
+        return web.Response(status=503, text="the local workspace is set to be away")
 
     def _answer(self, method: str, args: Json, token: str) -> Json:
         try:
@@ -382,7 +382,7 @@ class WebApi:
             record.status, record.response = 200, {"ok": False, "error": fault.error}
         self.core.changes.touch()
         if record.response is None:
-            return web.Response(status=record.status, text="the local workspace was told to fail")
+            return web.Response(status=record.status, text="the local workspace is set to fail")
         return web.json_response(record.response, status=record.status, headers=headers)
 
     @staticmethod
@@ -390,7 +390,7 @@ class WebApi:
         if fault.mode == "drop_connection" and request.transport is not None:
             request.transport.abort()
         record.status = 500
-        return web.Response(status=500, text="the local workspace was told to lose this answer")
+        return web.Response(status=500, text="the local workspace is set to lose this answer")
 
 
 async def _arguments(request: web.Request) -> tuple[Json, str, Literal["header", "argument", ""]]:

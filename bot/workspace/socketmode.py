@@ -140,7 +140,7 @@ class SocketMode:
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """One WebSocket of the app, from handshake to close."""
         if self.faults.away:
-            raise web.HTTPServiceUnavailable(text="the local workspace was told to be away")
+            raise web.HTTPServiceUnavailable(text="the local workspace is set to be away")
         ticket = request.query.get("ticket", "")
         if ticket not in self.tickets:
             raise web.HTTPUnauthorized(text="This ticket is unknown or was used: call apps.connections.open")

@@ -39,7 +39,7 @@ MOST_LINES = 5_000
 """Lines of a file that the model reads at once."""
 
 
-PATTERNS = "a final `*` stands for any further arguments, and a program alone is allowed with any"
+PATTERNS = "a final `*` matches any further arguments, and a program alone is allowed with any"
 """Explanation of command patterns for the model."""
 
 
@@ -351,9 +351,9 @@ def pattern_problem(pattern: str) -> str | None:
     if not words:
         return "a pattern begins with a program"
     if ANY in words[0] and words != [ANY]:
-        return "the program of a pattern is written out; only `*` alone stands for any"
+        return "write out the program of a pattern; only `*` alone matches any program"
     if any(char in pattern for char in "'\"\\"):
-        return "a pattern has no quotes: its words are compared as they are"
+        return "a pattern cannot have quotes: its words are compared literally"
     return None
 
 

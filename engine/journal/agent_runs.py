@@ -56,7 +56,7 @@ def agent_begins(state: State, path: str, told: dict[str, Json]) -> State:
     attempt = run.attempt
     if told.get("goesOn"):
         if run.kept is None:
-            raise MalformedJournal(f"{path} has no conversation to go on with")
+            raise MalformedJournal(f"{path} has no conversation to continue")
         fresh = {name: getattr(agent, name) for name in ("lists", *OF_OUTCOMES)}
         agent = replace(run.kept, final=False, corrections=0, **fresh)
         state = replace(state, nodes=state.nodes.set(path, replace(run, kept=None)))

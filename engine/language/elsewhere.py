@@ -63,7 +63,7 @@ CALLED: Mapping[str, tuple[str, ...]] = {
 INSTEAD: Mapping[str, str] = {
     **dict.fromkeys(
         ("needs", "depends_on", "after", "next", "upstream", "goto"),
-        "nodes run in the order in which they stand; for another order write `edges` beside `nodes`",
+        "nodes run in the order of the list; for another order write `edges` beside `nodes`",
     ),
     **dict.fromkeys(
         ("register", "outputs", "output", "save_as"), "the output of a node is `nodes.<id>`, without a name"
@@ -78,8 +78,8 @@ INSTEAD: Mapping[str, str] = {
     "parallel": "write a node of type `parallel` with lists of nodes under `branches`",
     "unless": 'write `if: "{{ not ... }}"`',
     "else": "write a node with the opposite `if`, or one of type `switch` with `default`",
-    "finally": "`finally` stands beside the flow's `nodes`",
-    "env": "`env` stands under `with` of a node of type `shell`",
+    "finally": "`finally` belongs beside the flow's `nodes`",
+    "env": "`env` belongs under `with` of a node of type `shell`",
     "secrets": "write `{{ secrets.NAME }}` where it is needed; it is not declared",
     "auth": 'write a header: `headers: {Authorization: "Bearer {{ secrets.NAME }}"}`',
     "shell": "a `script` is run by `sh`; for another one write `run: [bash, -c, ...]`",
@@ -95,7 +95,7 @@ FUNCTIONS: Mapping[str, str] = {
     "endswith": "write `text is endswith('.yml')`",
     "success": _IS.format("completed"),
     "failure": _IS.format("failed"),
-    "always": "what always runs stands under `finally`",
+    "always": "put nodes that always run under `finally`",
     "now": "write `now` without the brackets",
     "env": "write a secret `{{ secrets.NAME }}`, or an input",
     "lookup": "write an input, or read it with a node",

@@ -273,8 +273,8 @@ class StorePlain(StorageError):
 
     def __init__(self, place: str) -> None:
         super().__init__(
-            f"{place} has rows that are not encrypted, and would keep them so. Move SAYSO_ENCRYPTION_KEYS from your settings to a "
-            "file new.env, stop what uses the store, and go on in an encrypted copy: sayso store copy FROM TO --to-env new.env"
+            f"{place} has unencrypted rows, which would stay readable. Move SAYSO_ENCRYPTION_KEYS from your settings to a "
+            "file new.env, stop everything that uses the store, and continue in an encrypted copy: sayso store copy FROM TO --to-env new.env"
         )
 
 
@@ -314,8 +314,7 @@ class StoreSuspended(StorageError):
 
     def __str__(self) -> str:
         return (
-            f"{self.reason} The store is suspended: nothing runs and nothing is stored. `sayso doctor` says what may run a "
-            "second time; `sayso store release` lets it go on."
+            f"{self.reason} The store is suspended: nothing runs and nothing is stored. `sayso doctor` lists the work that may run a second time; `sayso store release` releases it."
         )
 
 

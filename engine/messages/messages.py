@@ -248,7 +248,7 @@ def _results_flaws(index: int, message: Message, open_calls: dict[str, int], fla
             continue
         call = block.get("tool_use_id")
         if call not in open_calls:
-            flaws.append(Flaw(index, place, f"{call} is no tool call of the message before"))
+            flaws.append(Flaw(index, place, f"{call} is not a tool call of the previous message"))
         elif call in answered:
             flaws.append(Flaw(index, place, f"{call} has two results"))
         elif other_before:

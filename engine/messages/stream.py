@@ -139,7 +139,7 @@ class Assembly:
             raise self.bad(f"block {event['index']} begins where block {len(self._blocks)} should")
         opening = {"text": "text", "thinking": "thinking", "tool_use": "name"}.get(str(block["type"]))
         if opening and not isinstance(block[opening], str):
-            raise TypeError(f"{opening} is no text")
+            raise TypeError(f"{opening} is not text")
         self._open, self._pieces = block, []
         if block["type"] == "fallback" and isinstance(block.get("to"), dict):
             self._model = str(block["to"].get("model") or self._model)
@@ -220,7 +220,7 @@ def _behind_seams(blocks: list[dict[str, Json]]) -> list[dict[str, Json]]:
 
 def _text(value: Json) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
+        raise TypeError(f"{value!r} is not text")
     return value
 
 

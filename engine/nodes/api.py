@@ -139,7 +139,7 @@ def _of_function(name: str, function: Callable[..., Any]) -> dict[str, Any]:
     """Return the config and `run` of the type made from a function. If the hints are plain, `_plain` has them with the
     defaults, and the model is built on first access."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise BadNodeType(f"`{name}`: a generator gives no output; return it in place of `yield`")
+        raise BadNodeType(f"`{name}`: a generator has no output; use `return` instead of `yield`")
     try:
         signature, hints = signature_of(function)
     except NodeError as error:

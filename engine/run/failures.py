@@ -68,13 +68,13 @@ class Failures:
             try:
                 said = await self._tell(row) if self._tell is not None else ()
             except Exception:
-                log.exception("nobody could be notified that inbox row %s was set aside", row.key)
+                log.exception("nobody could be notified that inbox row %s is a dead letter", row.key)
                 said = ()
             await self._engine.writer.call(
                 self._engine.store.consume, [Consumed(row.id, DEAD, result)], now, list(said)
             )
             log.error(
-                "inbox row %s failed %d times and is set aside (sayso inbox list): %s", row.key, tries, way
+                "inbox row %s failed %d times and is now a dead letter (sayso inbox list): %s", row.key, tries, way
             )
             self.forget(row)
 

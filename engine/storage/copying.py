@@ -31,17 +31,17 @@ _ERASED = DATA_KEYS.where("key_id = ?")
 def copy_store(source: Store, target: Store) -> int:
     """Copy all rows to an empty store; how many sessions came. Raises `StorageError`."""
     if has_rows(target._db):
-        raise CopyRefused(why="The store that is copied to has rows already; name a new one.")
+        raise CopyRefused(why="The target store already has rows; name a new one.")
     for store, which in ((source, "from"), (target, "to")):
         if others := store.serving():
             raise CopyRefused(
                 why=f"The store that is copied {which} is in use by {', '.join(others)}. Stop them first."
             )
     if (reason := source.suspended()) is not None:
-        raise CopyRefused(why=f"The store that is copied from is suspended: {reason}")
+        raise CopyRefused(why=f"The source store is suspended: {reason}")
     if source.vault is not None and target.vault is None:
         raise CopyRefused(
-            why="The store that is copied from is encrypted, and the other one has no SAYSO_ENCRYPTION_KEYS."
+            why="The source store is encrypted, but the target has no SAYSO_ENCRYPTION_KEYS."
         )
     source.changed()
     try:
@@ -51,7 +51,7 @@ def copy_store(source: Store, target: Store) -> int:
             with source._db.read():
                 sessions = _Copy(source, target).all()
             if source.changed():
-                raise CopyRefused(why="The store that is copied from was written to meanwhile. Stop who did.")
+                raise CopyRefused(why="The source store was changed meanwhile. Stop everything that uses it.")
     finally:
         if target.vault is not None:
             target.vault.alone = False
@@ -88,7 +88,7 @@ class _Copy:
         heads = source.sessions.heads(limit=None)
         for head in heads:
             if _state_of(source, head) != _state_of(target, head):
-                raise CopyRefused(why=f"Session {head.session_id} is not the same in the copy.")
+                raise CopyRefused(why=f"Session {head.session_id} differs in the copy.")
         return len(heads)
 
     def _rows(self, table: Copied) -> None:

@@ -96,19 +96,18 @@ def refuse_to_erase(store: Store, head: Head) -> None:
     are plain."""
     if head.ended_at is None and not head.quarantined:
         raise SessionError(
-            f"Session {head.session_id} is {standing(head.status, head.phase)}: end it before it is erased."
+            f"Session {head.session_id} is {standing(head.status, head.phase)}: end it before you erase it."
         )
     with store._db.read():
         is_plain = store._db.one(_IS_PLAIN, (session_number(head.session_id), ENCRYPTED))
         unsent = store._db.one(_UNSENT, (head.session_id,))
     if unsent and store.serving():
         raise SessionError(
-            f"What session {head.session_id} says last is not sent yet: try again in a moment."
+            f"The last messages of session {head.session_id} are not sent yet: try again in a moment."
         )
     if is_plain:
         raise SessionError(
-            f"Session {head.session_id} has rows that are not encrypted, which no key erases: go on in an encrypted copy (`sayso store copy`), "
-            "or delete the session."
+            f"Session {head.session_id} has unencrypted rows, which erasing a key does not remove: continue in an encrypted copy (`sayso store copy`), or delete the session."
         )
 
 

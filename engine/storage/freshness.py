@@ -81,8 +81,7 @@ class Freshness(WriteWatch):
             went_back = point is not None and self._last is not None and point.counter <= self._last.counter
             if point is None or went_back or not self._points.genuine(point):
                 self.suspended = (
-                    f"{self._database} was put back to an older state while it was served, or its record of how new it "
-                    "is was changed."
+                    f"{self._database} was replaced by an older state while it was served, or its freshness record was changed."
                 )
                 raise StoreSuspended(self.suspended)
             self._advanced(point)
@@ -146,14 +145,14 @@ class Freshness(WriteWatch):
         if not there:
             return (
                 f"{self._anchor.path} is missing: a copy of {self._database.name} that was restored or moved without it "
-                "may be older than what was acknowledged."
+                "may be older than its last acknowledged commit."
             )
         if newest is None:
-            return f"{self._anchor.path} does not verify: how new {self._database.name} must be is not known."
+            return f"{self._anchor.path} does not verify: the required age of {self._database.name} is unknown."
         if stored is None:
             return self._older(newest.counter)
         if not self._points.genuine(stored):
-            return f"The record in {self._database} of how new it is was changed outside this program."
+            return f"The freshness record in {self._database} was changed outside this program."
         if stored.counter < newest.counter:
             return self._older(newest.counter - stored.counter)
         self._last = stored
@@ -163,8 +162,7 @@ class Freshness(WriteWatch):
     def _older(self, missing: int) -> str:
         last = datetime.fromtimestamp(self._anchor.moved_at(), UTC).isoformat(timespec="seconds")
         return (
-            f"{self._database} is older than what was acknowledged (damaged, replaced, or restored from a "
-            "copy): "
+            f"{self._database} is older than its last acknowledged commit (damaged, replaced, or restored from a copy): "
             f"{missing} commit{'s are' if missing > 1 else ' is'} missing, the last from {last.replace('+00:00', 'Z')}."
         )
 

@@ -304,8 +304,7 @@ class PostgresConnection(Database):
                 break
             time.sleep(delay)
         self.broken = (
-            f"{shown(self.url)} went away while it stored something, and does not say whether it did. "
-            "End this process, and start again once the server is back."
+            f"{shown(self.url)} went away during a commit, and its outcome is unknown. End this process, and start it again once the server is back."
         )
         raise StorageBroken(self.broken)
 
@@ -453,7 +452,7 @@ class PostgresConnection(Database):
             return StorageBusy(f"{where} was held by another transaction for 5 s ({says}).")
         if isinstance(error, errors.DiskFull):
             return StorageFull(
-                f"No space is left for {where}; nothing was written. Free some: work then goes on."
+                f"No space is left for {where}; nothing was written. Free some space, and work continues."
             )
         if isinstance(error, errors.InsufficientPrivilege):
             return NotTheOwner(place=where, error=says)

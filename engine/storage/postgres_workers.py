@@ -141,7 +141,7 @@ class Workers:
         now = time.monotonic()
         if self._moved.is_set():
             if self._standing:
-                _log.warning("the event loop moves again, after %.0f s", now - self._asked)
+                _log.warning("the event loop runs again after %.0f s", now - self._asked)
                 self._standing = False
             self._moved.clear()
             self._asked = now
@@ -153,8 +153,7 @@ class Workers:
         if not self._standing and now - self._asked > STILL_SECONDS:
             self._standing = True
             _log.warning(
-                "the event loop stands still: something in this process computes or waits without letting go; "
-                "after %g s others take its work",
+                "the event loop is blocked: something in this process computes or waits without yielding; after %g s others take its work",
                 HUNG_SECONDS,
             )
         return now - self._asked > HUNG_SECONDS

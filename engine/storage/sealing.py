@@ -310,7 +310,7 @@ class Sealer:
             return body
         if self.cipher is None:
             raise KeyMissing(
-                f"{scope} is encrypted by now: give this process SAYSO_ENCRYPTION_KEYS, and start it again."
+                f"{scope} is now encrypted: set SAYSO_ENCRYPTION_KEYS for this process and restart it."
             )
         return self.cipher.decrypted(scope, about, body)
 

@@ -477,7 +477,7 @@ class SessionTable(Tables):
             head = self._find(session_id)
             if head is not None and head.ended_at is None:
                 raise SessionError(
-                    f"Session {session_id} is {standing(head.status, head.phase)}: only what has ended can be deleted."
+                    f"Session {session_id} is {standing(head.status, head.phase)}: only ended sessions can be deleted."
                 )
             if head is not None and head.seq > _EVENTS_AT_ONCE:
                 self.set_aside(session_id, _BEING_DELETED, head.updated_at)

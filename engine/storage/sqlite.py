@@ -125,8 +125,7 @@ def restore(database: Path, backup: Path, key: bytes | None, stamp: str) -> Path
         key = key or read_key(key_file)
         if key is None:
             raise KeyMissing(
-                f"The key is not there ({key_file.name}), and a backup does not hold it. Put the key file beside the database, "
-                "or give the key in SAYSO_SECRET_KEY."
+                f"The key file ({key_file.name}) is missing, and a backup does not contain it. Put the key file beside the database, or set SAYSO_SECRET_KEY."
             )
         sealer = Sealer(key)
         part = file.with_name(f"{file.name}.restored")
@@ -194,7 +193,6 @@ def _key_for(db: SqliteConnection, file: Path, given: bytes | None) -> bytes:
         return key
     if has_rows(db):
         raise KeyMissing(
-            f"{file} has rows, but its key {path.name} is not beside it. Restore the key file from a copy, "
-            "or give the key in SAYSO_SECRET_KEY; without it nothing in the database can be trusted."
+            f"{file} has rows, but its key file {path.name} is missing. Restore the key file from a copy, or set SAYSO_SECRET_KEY; without the key, nothing in the database can be trusted."
         )
     return make_key(path)

@@ -62,7 +62,7 @@ class Wrapping(NamedTuple):
     def unwrapped(self, row: DataKey) -> bytes:
         """The data key in a row that was verified. Raises `KeyMissing`, `Erased`, `Corrupt`."""
         if row.key_id == ERASED:
-            raise Erased(f"What {row.scope} held was erased; only that it was there is still known.")
+            raise Erased(f"The content of {row.scope} was erased; only its existence is still known.")
         cipher = self._cipher(row.key_id, row.scope)
         try:
             return cipher.decrypt(row.wrapped[:_NONCE], row.wrapped[_NONCE:], _wrapping(row.scope))
@@ -107,7 +107,7 @@ class Vault:
         try:
             return cipher.decrypt(data[1 : _NONCE + 1], data[_NONCE + 1 :], _associated(scope, about))
         except InvalidTag:
-            raise Corrupt(f"A body of {scope} is not the one that belongs there.") from None
+            raise Corrupt(f"A body of {scope} belongs elsewhere.") from None
 
     def forget(self) -> None:
         """Others have committed: look data keys up again."""
@@ -135,7 +135,7 @@ class Vault:
             here = ", ".join(self.wrapping.ciphers) or "none"
             raise KeyMissing(
                 f"{name} is encrypted, and SAYSO_ENCRYPTION_KEYS lacks key {', '.join(lacking)} (it has {here}). "
-                "Give that key too; without it nobody can read what it encrypts."
+                "Add that key; without it, nobody can read the data that it encrypts."
             )
 
     def _writing(self, scope: str) -> AESGCM:

@@ -168,7 +168,7 @@ class Calls:
                 return list_of(item)
         whole = not item.unknown and item.kinds & ~MISSING
         if node.name == "sum" and attribute is None and whole and not item.kinds & NUMBER:
-            message = f"the items are {words(item)}, and `sum` takes numbers"
+            message = f"the items are {words(item)}, but `sum` takes numbers"
             self._inference.report(node, message, "make them numbers first: `| map('int') | sum`", "sum")
         if node.name == "project":
             fields: dict[str, Type] = {}
@@ -322,11 +322,11 @@ def _attribute(node: nodes.Filter) -> str | None:
 
 def _remedy(found: Type, takes: int) -> str | None:
     if found.kinds & TEXT and takes & LIST:
-        return "`| lines` or `| split(',')` makes a list of a text"
+        return "`| lines` or `| split(',')` splits text into a list"
     if found.kinds & TEXT and takes & NUMBER:
         return "make it a number: `| int`"
     if takes & TEXT:
         return (
-            "`| join(', ')` makes a text of a list" if found.kinds & LIST else "`| string` makes a text of it"
+            "`| join(', ')` joins a list into text" if found.kinds & LIST else "`| string` converts it to text"
         )
     return None

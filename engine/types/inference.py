@@ -226,7 +226,7 @@ class Inference:
         if not found.kinds & KNOWN & ~NULL:
             return ANY
         return self.report(
-            node, f"{told(node.node)} is {words(found.without(NULL))}, and has no items by number"
+            node, f"{told(node.node)} is {words(found.without(NULL))}, and cannot be indexed by number"
         )
 
     # --- operators -----------------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ class Inference:
                     f"{told(other)} is compared with a moment as text, and may have another offset"
                 )
                 source = source_of(other)
-                hint = f"make a moment of it: `{source or '...'} | moment`"
+                hint = f"convert it to a moment: `{source or '...'} | moment`"
                 self.wrong.append(Wrong(message, hint, source_of(node), doubt=True))
         if operator in ("eq", "ne"):
             self._equality(node, left, right)
@@ -338,7 +338,7 @@ class Inference:
                 "`in` takes a list, text or a mapping",
             )
         elif b.kinds == TEXT and not a.unknown and not a.kinds & TEXT:
-            self.report(node, f"{told(left[0])} is {words(a)}, and only text is `in` text", "use `| string`")
+            self.report(node, f"{told(left[0])} is {words(a)}, but only text can be `in` text", "use `| string`")
         elif b.kinds == LIST and b.items is not None:
             inner = (nodes.Const(None), b.items)
             if (
@@ -378,7 +378,7 @@ class Inference:
     def _sign(self, node: nodes.UnaryExpr, facts: Facts) -> Type:
         found = self.present(node.node, self.of(node.node, facts), f"`{node.operator}` takes no null")
         if not found.unknown and found.kinds and not found.kinds & NUMBER:
-            return self.report(node, f"{told(node.node)} is {words(found)}, and no number", _to_number(found))
+            return self.report(node, f"{told(node.node)} is {words(found)}, not a number", _to_number(found))
         return NUMBERS
 
     # --- literals -------------------------------------------------------------------------------------------
@@ -409,7 +409,7 @@ class Inference:
             if not found.unknown and found.kinds and not found.kinds & NUMBER:
                 self.report(
                     argument,
-                    f"{told(argument)} is {words(found)}, and `range` takes whole numbers",
+                    f"{told(argument)} is {words(found)}, but `range` takes whole numbers",
                     _to_number(found),
                 )
         return list_of(NUMBERS)

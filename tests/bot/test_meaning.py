@@ -155,7 +155,7 @@ def row(outcome: str | None, **data: Any) -> InboxRow:
         (None, "Edits are not read. Please send it as a new message."),
         (row(None), Hold(())),
         (row("applied"), "Your edit was ignored: the original message counts."),
-        (row("ignored"), Ignore("an edit of what was not used")),
+        (row("ignored"), Ignore("an edit of an unused message")),
         (row("applied", text="new"), Ignore("read with these words")),
         (row("applied", editedTs="9.0"), Ignore("read with these words")),
         (row("applied", edited=True), "Edits are not read. Please send it as a new message."),

@@ -136,7 +136,7 @@ def test_keys_that_come_after_plain_rows_name_the_way_on(cli: Cli) -> None:
     with_keys(cli, OLD)
     told = cli.run("sessions", "list")
     assert (told.code, "sayso store copy FROM TO --to-env new.env" in told.err) == (6, True)
-    assert "has rows that are not encrypted" in cli.run("doctor").out
+    assert "has unencrypted rows" in cli.run("doctor").out
     cli.write("new.env", f"SAYSO_ENCRYPTION_KEYS={OLD}\n")
     copied = with_keys(cli, None).run(
         "store", "copy", ".sayso/sayso.db", ".sayso/new.db", "--to-env", "new.env"

@@ -26,7 +26,7 @@ def test_a_paused_session_goes_on_in_postgres(cli: Cli) -> None:
     assert answered.code in (0, 3), answered
     assert "opens with its key" in cli.run("doctor").out
     assert "not an SQLite file" in cli.run("backup", "copy.db").err
-    assert "has rows already" in cli.run("store", "copy", file, url).err
+    assert "already has rows" in cli.run("store", "copy", file, url).err
     assert cli.run("store", "copy", url, "back.db").code == 0
     here = cli.run("sessions", "show", paused["sessionId"], "--json").json
     assert cli.run("--db", "back.db", "sessions", "show", paused["sessionId"], "--json").json == here

@@ -226,7 +226,7 @@ def test_a_session_that_was_told_anew_is_found() -> None:
     assert signing is not None
     assert store.evidence.append(size, evidence._signed(store, signing, size, [row]))
     found = told(evidence.keys(store), ("export", export(store)))
-    assert "does not go on where the session's last leaf ended" in found
+    assert "does not continue at the end of the session's last leaf" in found
 
 
 def test_a_missing_export_between_two_is_found(store: MemoryStore) -> None:

@@ -39,7 +39,7 @@ async def test_a_log_that_was_lost_suspends_the_store(workspace: Workspace, tmp_
         (home / "sayso.db-wal").unlink()
         (home / "sayso.db").write_bytes((tmp_path / "backup").read_bytes())
         await bot.launch()
-        await thread.says("stands still")
+        await thread.says("is suspended")
         code, text = await sayso(home, "doctor")
         assert (code, "`question` waits for an answer" in text) == (1, True)
         session_id = next(word for word in text.split() if word.startswith("session-"))
@@ -53,4 +53,4 @@ async def test_a_log_that_was_lost_suspends_the_store(workspace: Workspace, tmp_
         assert (code, session_id in text) == (0, True)
         # The reply is in the thread, so it is read again; a person has been told that its step may run once more.
         await workspace.wait_for(lambda: counted(log) == ["before", *["after:carry-on"] * 2])
-    assert thread.count("stands still") == 1
+    assert thread.count("is suspended") == 1

@@ -158,7 +158,7 @@ WRONG: list[tuple[str, dict[str, Json], str]] = [
         {"message": "a", "timeout": "0s"},
         "timeout: expected a duration longer than zero, such as 30m",
     ),
-    ("ask", {"message": "a", "own_words": True}, "`own_words` stands beside `choices`"),
+    ("ask", {"message": "a", "own_words": True}, "`own_words` needs `choices`"),
     ("ask", {"message": "a", "who": ["ben"]}, "who[0]: the text 'ben' names nobody"),
     ("approval", {"message": "a", "approvers": "@sre"}, "approvers: expected a list, not the text '@sre'"),
     (

@@ -369,8 +369,8 @@ def test_time_patterns_and_projections(text: str, value: object) -> None:
         ("now | date('%Q')", "date supports %a"),
         ("now | date('%H', 'Mars')", "'Mars' is not a time zone"),
         ("t | date", "'tag v12.3' is not a moment"),
-        ("t | match('(')", "is no regular expression"),
-        ("t | match('(?=a)')", "is no regular expression"),
+        ("t | match('(')", "is not a regular expression"),
+        ("t | match('(?=a)')", "is not a regular expression"),
         ("('a' * 100000) | replace('a', 'x' * 900, regex=true)", "would grow by more than"),
     ],
 )
@@ -389,7 +389,7 @@ def test_no_pattern_takes_for_ever() -> None:
 def test_a_pattern_that_is_none_does_not_load() -> None:
     """A pattern that is written out is read with the flow."""
     found = only("- {id: t, type: message, with: {text: \"{{ inputs.a | match('(') | default(0) }}\"}}")
-    assert any("is no regular expression" in message for message in found)
+    assert any("is not a regular expression" in message for message in found)
 
 
 COLLECT = """
@@ -531,7 +531,7 @@ ITEMS = """
         ("nodes.h.words | map('replace', 'a')", "the filter `replace` needs `new`"),
         ("nodes.h.words | map", "the filter `map` needs a field or a filter"),
         ("nodes.h.words | select('gt')", "the test `gt` needs `right`"),
-        ("nodes.h.words | select('matching', '(')", "no regular expression"),
+        ("nodes.h.words | select('matching', '(')", "not a regular expression"),
         ("nodes.h.words | sort(reversed=true)", "the filter `sort` has no argument `reversed`"),
         ("nodes.h.n | project('a')", "takes only named arguments"),
         ("inputs.a | truncate('x')", "the filter `truncate`: `length` is 'x', and takes a number"),

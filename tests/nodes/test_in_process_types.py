@@ -155,7 +155,7 @@ def _doubles(number: int) -> int:
 @pytest.mark.parametrize(
     ("made", "options", "sentence"),
     [
-        (_yields, {}, "a generator gives no output"),
+        (_yields, {}, "a generator has no output"),
         (_private, {}, "`_number` has no name in a flow"),
         (_shadows, {}, "`model_config` needs another name"),
         (5, {}, "a function or a class, not 5"),

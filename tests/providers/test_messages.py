@@ -135,7 +135,7 @@ def _good(block: dict[str, Any]) -> bool:
         ),
         (
             [user("a"), assistant(use()), user(tool_result_block("t2", "b"))],
-            "messages[2].content[0]: t2 is no tool call of the message before",
+            "messages[2].content[0]: t2 is not a tool call of the previous message",
         ),
         (
             [user("a"), assistant(use()), user(tool_result_block("t1", "b"), tool_result_block("t1", "c"))],

@@ -116,7 +116,7 @@ def test_a_copy_goes_to_an_empty_store_only(new: PostgresStore, tmp_path: Path) 
         copy_store(old, new)
     used.close()
     copy_store(old, new)
-    with pytest.raises(StorageError, match="has rows already"):
+    with pytest.raises(StorageError, match="already has rows"):
         copy_store(old, new)
     old.close()
 
@@ -150,7 +150,7 @@ def test_what_is_written_meanwhile_is_not_left_behind(
         return compare(*given)
 
     monkeypatch.setattr(copying, "_state_of", later)
-    with pytest.raises(StorageError, match="was written to meanwhile"):
+    with pytest.raises(StorageError, match="was changed meanwhile"):
         copy_store(old, new)
     assert new.sessions.heads() == []
     other.close()

@@ -183,7 +183,7 @@ def test_a_busy_process_lives_and_a_hung_one_is_dead(
         one.watch(call_soon)
         generation = one.generation()
         moves.clear()
-        soon(lambda: any("stands still" in record.message for record in caplog.records))
+        soon(lambda: any("is blocked" in record.message for record in caplog.records))
         assert other.alive(owner)
         assert one.holds(generation)
         soon(lambda: not other.alive(owner), 20)
@@ -193,7 +193,7 @@ def test_a_busy_process_lives_and_a_hung_one_is_dead(
         soon(lambda: other.alive(owner), 20)
         soon(lambda: one.generation() == generation + 1)  # it learns of its new sign after the others do
     told = [record.message.partition(":")[0].partition(",")[0] for record in caplog.records]
-    assert told == ["the event loop stands still", "the event loop moves again"]
+    assert told == ["the event loop is blocked", "the event loop runs again"]
 
 
 async def test_a_loop_that_is_held_up_is_seen(
@@ -212,6 +212,6 @@ async def test_a_loop_that_is_held_up_is_seen(
         time.sleep(1.5)  # noqa: ASYNC251 - the loop is held up
         await asyncio.sleep(0.5)
     assert [record.message.partition(":")[0].partition(",")[0] for record in caplog.records] == [
-        "the event loop stands still",
-        "the event loop moves again",
+        "the event loop is blocked",
+        "the event loop runs again",
     ]

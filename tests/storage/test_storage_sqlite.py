@@ -145,7 +145,7 @@ def test_rows_without_their_key_are_refused(tmp_path: Path) -> None:
     key = tmp_path / "sayso.db.key"
     kept = key.read_bytes()
     key.unlink()
-    with pytest.raises(KeyMissing, match="not beside it"):
+    with pytest.raises(KeyMissing, match="is missing"):
         open_sqlite(tmp_path / "sayso.db")
     assert not key.exists()
     open_sqlite(tmp_path / "sayso.db", key=bytes.fromhex(kept.decode())).close()
@@ -158,7 +158,7 @@ def test_another_key_is_refused(tmp_path: Path) -> None:
     store.close()
     with pytest.raises(KeyMissing, match="not the one"):
         open_sqlite(tmp_path / "sayso.db", key=b"x" * 32)
-    with pytest.raises(KeyMissing, match="not beside it"):
+    with pytest.raises(KeyMissing, match="is missing"):
         open_sqlite(tmp_path / "sayso.db")
 
 

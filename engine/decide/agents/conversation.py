@@ -347,7 +347,7 @@ def cap_decided(step: Step, prompt: Asked) -> None:
         return
     message = f"node {run.node_id}: it was stopped at its cap"
     if prompt.status == "expired":
-        message = f"node {run.node_id}: nobody decided in time whether it may go on at its cap"
+        message = f"node {run.node_id}: nobody decided in time whether it may continue past its cap"
     step.fail(prompt.path, {"type": "budget", "message": message})
 
 

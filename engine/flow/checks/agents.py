@@ -130,12 +130,12 @@ def _entry(item: Any, around: AgentContext, known: dict[str, Entry]) -> Iterator
         message = (
             f"expected the name of a tool, or a mapping of one name with its settings, not {kind_of(item)}"
         )
-        hint = "each tool is an entry of its own" if isinstance(item, dict) else None
+        hint = "write each tool as a separate entry" if isinstance(item, dict) else None
         yield Fault((), message, hint)
         return
     if entry.name in around.tools:
         if entry.settings is not None:
-            message = f"the settings of `{entry.name}` stand in the flow's `tools`"
+            message = f"the settings of `{entry.name}` belong in the flow's `tools`"
             yield Fault((entry.name,), message, f"write - {entry.name}", on_key=True)
     elif entry.name not in TOOLS:
         hint = suggest(entry.name, [*TOOLS, *around.tools])

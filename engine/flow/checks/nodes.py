@@ -139,7 +139,7 @@ def _no_end(path: Path, *, graph: bool) -> Iterator[Fault]:
         message, hint = "a graph has no `end`", "it ends at the nodes without an outgoing edge"
     else:
         message = "an `end` in `on_failure` does not undo the failure"
-        hint = "write `on_error: goto:<id>` to go on, and an `end` there"
+        hint = "write `on_error: goto:<id>` to continue, and an `end` there"
     yield Fault(path, message, hint)
 
 

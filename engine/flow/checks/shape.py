@@ -147,7 +147,7 @@ def _several(value: Json, path: Path, root: Json, depth: int, kind: type) -> Ite
     pairs = value.items() if isinstance(value, dict) else enumerate(as_list(value))
     for key, schema in pairs:
         if path[-1] == "patternProperties" and not _is_pattern(key):
-            yield Fault((*path, key), f"{str(key)[:80]!r} is no regular expression", on_key=True)
+            yield Fault((*path, key), f"{str(key)[:80]!r} is not a regular expression", on_key=True)
         yield from _schema(schema, (*path, key), root, depth + 1)
 
 

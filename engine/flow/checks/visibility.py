@@ -514,7 +514,7 @@ def _typed(
         pieces.append(found)
         for wrong in inference.wrong:
             if handed_on and wrong.message.endswith(NO_PART_OF_TEXT):
-                message = wrong.message.replace(NO_PART_OF_TEXT, "then stands in the text as `null`")
+                message = wrong.message.replace(NO_PART_OF_TEXT, "then appears in the text as `null`")
                 wrong = wrong._replace(message=message, doubt=True)
             yield _fault_in(part, path, *wrong)
     if record is not None:

@@ -173,7 +173,7 @@ def _image(image: Json) -> Iterator[Fault]:
         yield Fault((), "a picture has either `url` or `path`")
     elif isinstance(url, str) and not _PICTURE.fullmatch(url):
         # Slack fetches it: a value that chose the host would be carried there.
-        hint = "write the host out; `{{ }}` may stand behind it" if has_expression(url) else None
+        hint = "write the host literally; `{{ }}` can only follow it" if has_expression(url) else None
         yield Fault(("url",), "expected an address that begins with https:// and a host", hint)
 
 

@@ -393,7 +393,7 @@ BODY_EDGES = "The edges between these nodes, if they form a graph; see [Graphs](
 
 PERSON = mapping_of({"id": TEXTS, "name": Type(TEXT | NULL), "email": Type(TEXT | NULL)})
 """Person who answered."""
-_UNKNOWN = Type(TEXT | NULL, why="nobody has to say it")
+_UNKNOWN = Type(TEXT | NULL, why="it is optional")
 REQUESTER = mapping_of({"id": TEXTS, **dict.fromkeys(("name", "email", "manager", "timezone"), _UNKNOWN)})
 """Person who asked for the run."""
 

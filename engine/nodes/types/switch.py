@@ -87,7 +87,7 @@ def _fits(node: Mapping[str, Any], record: Record, sources: Sources) -> Iterator
             message = f"this case never matches: the value is {words(on)}"
             yield Fault(("cases", value), message, f"write it as `{number}`", on_key=True)
     if on.kinds and not on.unknown and not on.kinds & ~(LIST | MAPPING | MISSING):
-        yield Fault(path, f"the value is {words(on)}, and a case is text", "take one of its items or fields")
+        yield Fault(path, f"the value is {words(on)}, but a case is text", "take one of its items or fields")
 
 
 def _as_number(case: str) -> str | None:
