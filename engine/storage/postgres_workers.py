@@ -141,7 +141,7 @@ class Workers:
         now = time.monotonic()
         if self._moved.is_set():
             if self._standing:
-                _log.warning("the event loop runs again after %.0f s", now - self._asked)
+                _log.warning("the event loop runs again, after %.0f s", now - self._asked)
                 self._standing = False
             self._moved.clear()
             self._asked = now
