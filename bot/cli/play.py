@@ -1,4 +1,4 @@
-"""`test`: plays scenarios and says what became of them."""
+"""`test`: runs scenarios and prints their results."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def _room(
     write: bool,
     access: Access | None = None,
 ) -> Room:
-    """The room: for whoever has the token on this machine, or for those whom a provider or a proxy knows; with the logins of
+    """Access to the control room: by the token on this machine, or by a login through a provider or a proxy; with the logins of
     an earlier one where there was one."""
     if settings.web == WebSettings():
         local = access or Access(Actor.local(settings.local_user, account()), clock)

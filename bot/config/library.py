@@ -80,7 +80,7 @@ class Library:
         return self._by_name
 
     def files(self) -> dict[Path, tuple[tuple[int, int], str]]:
-        """Each flow file with its time and size when it was read, and what became of it: served, or what is wrong."""
+        """Each flow file with its time and size when it was read, and its state: served, or its error."""
         told = {path: f"served as {flow.name}" for path, flow in self._loaded.items()}
         told |= {path: f"not served\n{error}" for path, error in self.errors.items()}
         return {path: (self._seen.get(path, (0, 0)), text) for path, text in told.items()}

@@ -58,5 +58,5 @@ def mark_of(state: State) -> Mark:
 
 
 def reaction_of(state: State) -> str:
-    """The reaction for how a run stands: until its end it is one, whether the run runs, waits or is paused."""
+    """The reaction for a run's state: the same one until its end, whether it runs, waits or is paused."""
     return (mark_of(state) if state.ended else WAITING).reaction

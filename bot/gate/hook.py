@@ -134,7 +134,7 @@ def _decided(
 
 
 def _beside_dialog(gate: Client, wanted: dict[str, Any], wait: float, event: dict[str, Any]) -> int:
-    """Race the dialog at the terminal: whoever answers first. Nothing is printed where it was answered there, or nobody
+    """Race the dialog in the terminal; the first answer counts. Print nothing if it was answered there, or if nobody
     answered here: the dialog decides."""
     parent, path = os.getppid(), event.get("transcript_path") or ""
     seen = os.path.getsize(path) if os.path.exists(path) else 0

@@ -136,7 +136,7 @@ class Local(Protocol):
 
 
 class Door:
-    """The tools of one server. `gate` gives the client of whoever calls; where it raises `NoToken`, only the `local` ones are
+    """The tools of one server. `gate` returns the caller's client; if it raises `NoToken`, only the `local` ones are
     offered."""
 
     def __init__(self, gate: Callable[[Any], Client], session: str, local: Local | None = None) -> None:
@@ -283,7 +283,7 @@ def serve_stdio(local: Local) -> None:
 
 
 class _Verifier:
-    """Whoever has a token of the gate may connect."""
+    """Accepts connections with a token of the gate."""
 
     def __init__(self, url: str) -> None:
         self._url = url

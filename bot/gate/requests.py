@@ -153,7 +153,7 @@ class Requests:
     async def ask(
         self, token: Token, wanted: Wanted, seconds: float, gone: Callable[[], bool]
     ) -> dict[str, Json]:
-        """The answer to a request, waited for so long, or `open`; nothing is handed out to whoever is `gone`. Raises `Refused`,
+        """The answer to a request, waited for so long, or `open`; nothing is handed out to a client that is `gone`. Raises `Refused`,
         `UnknownToken` where the token was revoked meanwhile, and the errors of `gate.yml` and the store: none of them is an
         allow."""
         if not wanted.tool.isprintable() or "`" in wanted.tool or len(wanted.tool) > MOST_NAME:
@@ -489,7 +489,7 @@ class Requests:
         return stored[0] is not None
 
     async def _hand_out(self, standing: Standing, call: str | None = None) -> bool:
-        """Hand an approval out, for a call where it is known, unless it was: whoever comes second gets False."""
+        """Hand an approval out once, for a call if it is known; the second caller gets False."""
         approved = digest("call", {"tool": standing.outputs["tool"], "arguments": standing.arguments})
         key, payload = f"gate:out:{standing.session_id}", encode({"digest": approved, "call": call})
         ours = await self._keep(InboxItem(key, NOTED, payload, session_id=standing.session_id))

@@ -278,7 +278,7 @@ def asks(said: Message, flows: Collection[str]) -> Inform | RevokeGrant | Memory
 
 
 def _edited(data: Mapping[str, Json], before: InboxRow | None) -> Meaning:
-    """An edit changes nothing. Whoever edits what was used is told so; while that is not decided, the edit waits. What was
+    """An edit changes nothing. The author of a used message is told so; until its use is decided, the edit waits. What was
     missed and read later with these very words is not an edit to anybody here."""
     outcome = None
     if before is not None:

@@ -256,7 +256,7 @@ def _escalate(state: State, event: PromptEscalated) -> list[PutOutbox]:
 
 
 def tell_requester(state: State, key: str, about: str, **more: Json) -> list[PutOutbox]:
-    """A direct message for whoever asked for the run, if that is somebody in Slack."""
+    """A direct message to the requester of the run, if that is a person in Slack."""
     requester = requester_of(state.actor)
     if requester is None or requester.startswith("local:"):
         return []

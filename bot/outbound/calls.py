@@ -85,7 +85,7 @@ class Calls:
         posted: Callable[[], None] = lambda: None,
         note: Callable[[str, str], Awaitable[None]] | None = None,
     ) -> None:
-        """`note` keeps a word on the workspace, by its name, for whoever asks how things are."""
+        """`note` stores a named remark on the state of the workspace, for status queries."""
         self._client = client
         self.budget = client.budget
         self._bot_user_id = bot_user_id
@@ -158,7 +158,7 @@ class Calls:
             await _answered(self._client.chat_delete(channel=where.channel, ts=where.ts))
 
     async def set_status(self, place: Place, status: str, title: str, initiator: str) -> None:
-        """Say how a session stands, where the app is an agent of Slack's."""
+        """Set the status of a session, if the app is a Slack agent."""
         call = self._client.agents_sessions_setStatus(
             channel_id=place.channel,
             thread_ts=place.thread_ts,

@@ -124,7 +124,7 @@ class Notices:
         return await self.consume(row, outcome, whispered(row, data, text, key))
 
     async def look(self, row: InboxRow, data: dict[str, Json], actor: Actor, text: str) -> bool:
-        """Say how things stand, to whoever may see it."""
+        """Tell the state, to everyone who may see it."""
         verdict = authorize(actor, "status", self.gate.target({}, True))
         if not verdict.allowed:
             return await self.whisper(row, data, verdict.reason or "", "refused")
@@ -212,7 +212,7 @@ class Clocks(Sender):
         return await self._in_thread(row, state, text)
 
     async def handed(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
-        """Mention whoever was handed a prompt, also where an e-mail address was given. Not where it has ended already."""
+        """Mention the person who was handed a prompt, even if only an e-mail address was given. Skipped if it has ended."""
         state, _, prompt = await self.about(data)
         if not prompt.open and not is_uncertain(row):
             return Sent(DROPPED)

@@ -1,4 +1,4 @@
-"""The loop of the outbox: reads what is to be sent, gives each lane one row at a time, and records what became of it."""
+"""The loop of the outbox: reads what is to be sent, gives each lane one row at a time, and records the outcome."""
 
 from __future__ import annotations
 

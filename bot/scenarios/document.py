@@ -1,4 +1,4 @@
-"""A scenario: as its file says it (models of its parts), as it was read (people, what comes of nodes, steps),
+"""A scenario: as written in its file (models of its parts), as read (people, results of nodes, steps),
 and how it names places in a flow. Pure.
 
 `nodes`, `steps` and `claude` are read part by part in `load`, since what may be in them depends on the flow and on

@@ -191,7 +191,7 @@ class Life:
     # --- until nothing happens by itself -----------------------------------------------------------------
 
     async def run_until_idle(self, during: str | None = None) -> State:
-        """Return once only people or time can bring the session on, or as soon as the node `during` is at work. Raises
+        """Return once the session can only continue through people or time, or as soon as the node `during` is running. Raises
         `Died`, `GaveUp`."""
         for _ in range(MOST_ROUNDS):
             self.check()
@@ -214,7 +214,7 @@ class Life:
         return False
 
     def at_work(self, state: State, name: str | None) -> bool:
-        """True if a node is at work, named by its id, its place, or its agent."""
+        """True if a node is running, named by its id, its place, or its agent."""
         return name is not None and any(
             name == self.node_id(path) or is_place(path, name) for path in state.launched
         )

@@ -273,7 +273,7 @@ class _Player:
                     raise _Failed(found)
 
     def _during(self, at: int) -> str | None:
-        """The node that has to be at work for the next deed from a step on; None where all work ends before it."""
+        """The node that must be running for the next action from a step on; None if all work ends before it."""
         left = (step.does for step in self._scenario.steps[at:])
         deed = next((does for does in left if not isinstance(does, ExpectDoc)), None)
         return deed.during if isinstance(deed, Act) else None

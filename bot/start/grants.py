@@ -19,7 +19,7 @@ NOT_HERE = "There is nothing to revoke: this is no longer allowed, or it was all
 
 
 class WideGrants:
-    """Calls that are allowed in all runs of a channel, whoever started them."""
+    """Calls that are allowed in all runs of a channel, no matter who started them."""
 
     def __init__(self, notices: Notices) -> None:
         self._notices = notices

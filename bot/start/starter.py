@@ -70,7 +70,7 @@ def in_thread(row: InboxRow, data: Mapping[str, Json], thread_ts: str) -> Told:
 
 
 def to_presser(row: InboxRow, data: Mapping[str, Json]) -> Told:
-    """The answer to a slash command; to whoever pressed a button, words that only this person sees."""
+    """The answer to a slash command; for a button press, a message that only the presser sees."""
 
     def told(refusal: Refusal) -> Sequence[Row]:
         if data.get("responseUrl"):
@@ -82,7 +82,7 @@ def to_presser(row: InboxRow, data: Mapping[str, Json]) -> Told:
 
 
 def to_author(row: InboxRow, data: Mapping[str, Json], thread_ts: str | None) -> Told:
-    """Words that only whoever did it sees; where an app or sayso itself did it, words on the message."""
+    """A message that only the acting person sees; if an app or sayso itself acted, text on the message."""
     if data.get("user") and data.get("app") is None:
         return lambda refusal: [_ephemeral(row, data, thread_ts, refusal.text)]
     return _on_message(row, data, data["ts"])
@@ -241,7 +241,7 @@ class Starter:
         return await self.people.actor(dict(wish.data), entries=entries, in_channel=wish.in_channel)
 
     async def startable(self, data: Mapping[str, Json], most: int) -> list[Flow]:
-        """The first flows that whoever sent `data` may start in its channel. Raises `LookupFailed`."""
+        """The first flows that the sender of `data` may start in its channel. Raises `LookupFailed`."""
         found: list[Flow] = []
         for _, flow in sorted(self.library.refresh().items()):
             actor = await self.people.actor(dict(data), entries=flow.allowed_to_start or (), in_channel=True)
@@ -363,7 +363,7 @@ class ThreadStarts:
     # --- by a person in Slack ------------------------------------------------------------------------------
 
     async def begin(self, row: InboxRow, data: dict[str, Json], flow: str, inputs: dict[str, Json]) -> bool:
-        """Start a flow for whoever pressed or commanded it."""
+        """Start a flow for the person who pressed a button or used a command."""
         wish = Wish(flow, inputs, data)
         try:
             wish = replace(wish, actor=await self.starter.person(wish))
@@ -391,7 +391,7 @@ class ThreadStarts:
     # --- by a schedule, or from the command line -----------------------------------------------------------
 
     async def wanted(self, row: InboxRow) -> bool:
-        """A flow that is wanted in a channel. Whoever waits for the answer at the terminal reads it in the row."""
+        """A flow that is wanted in a channel. A terminal that waits for the answer reads it in the row."""
         data = decode(row.payload)
         channel = await self.channels.id_of(data["place"])
         if channel is None:
@@ -443,7 +443,7 @@ class ThreadStarts:
 
 
 def _wisher(data: Mapping[str, Json]) -> Actor:
-    """Whoever called `start-flow`, else the schedule or the webhook."""
+    """The caller of `start-flow`, or the schedule or webhook."""
     part = data.get("by", "schedule")
     return (
         Actor.local(data["local"], data.get("account"))

@@ -215,7 +215,7 @@ class Follower:
                 await self._moved(seq)
 
     async def _elsewhere(self, state: State) -> bool:
-        """Wait for a timer, or for whoever else has the session; False when that is not wanted."""
+        """Wait for a timer, or for another process that has the session; False if waiting is not wanted."""
         due = due_moments(state)
         if due and not self.wait:
             return False

@@ -127,7 +127,7 @@ class HomeKind(Kind):
         self._wake.set()
 
     async def run(self) -> None:
-        """Publish what is pending, one after the other, whoever waits longest first."""
+        """Publish pending views one by one, the longest-waiting person first."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -170,7 +170,7 @@ class HomeKind(Kind):
     # --- what is seen --------------------------------------------------------------------------------------
 
     async def _view(self, user: str, look: Look) -> View:
-        """The Home of this person. Whoever cannot be looked up sees the flows only."""
+        """The Home of this person. A person who cannot be looked up only sees the flows."""
         try:
             actor = await self._people.actor({"user": user, "channel": ""}, in_channel=False)
         except LookupFailed:

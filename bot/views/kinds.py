@@ -174,7 +174,7 @@ class PromptKind(Kind, ABC):
         return Refuse(reason) if reason is not None else await self.read(asked, submission)
 
     async def submit(self, row: InboxRow, data: dict[str, Json]) -> bool:
-        """The command that it is, as whoever submitted it."""
+        """The command of the submission, in the name of its submitter."""
         return await self._carry_out(row, data, lambda actor: self.command(actor, row.key, data))
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Opens views and checks what is submitted, by kind. What is taken is stored by whoever acknowledges."""
+"""Opens views and checks what is submitted, by kind. Accepted submissions are stored by the code that acknowledges them."""
 
 from __future__ import annotations
 

@@ -347,7 +347,7 @@ class Budget:
         ]
 
     def _last(self, method: _Method, now: float) -> float:
-        """About how long the last of those who wait has to, or whoever comes now to what Slack refuses."""
+        """The approximate wait of the last caller in the queue, or of a new caller if Slack refuses calls."""
         if not method.waiting:
             waits = [gate.wait(now) for gate in method.refusing]
             return max([wait for wait in waits if wait < NEVER], default=0.0)

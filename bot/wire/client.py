@@ -1,4 +1,4 @@
-"""Clients for Slack's Web API, what its errors mean for whoever called it, and the files that people add to a thread as an answer.
+"""Clients for Slack's Web API, the meaning of its errors for the caller, and the files that people add to a thread as an answer.
 
 Every call takes a turn from the budget (`bot.wire.budget`). slack_sdk repeats a request after a lost connection unless
 it is told not to. For a post that would show something twice, so nothing is repeated here but what Slack refused with
@@ -269,7 +269,7 @@ def _retry_after(headers: Mapping[str, Any]) -> float:
 
 
 def describe(error: Exception, *, token: str, api_url: str) -> str:
-    """Why a call at the start failed and what to do, for whoever starts the bot. `token` is the setting's name."""
+    """Why a call at the start failed and what to do, for the person who starts the bot. `token` is the setting's name."""
     match classify(error):
         case AuthLost(reason=reason):
             return f"Slack does not accept {token} ({reason}). Copy it again from the app's settings: docs/connect-slack.md"

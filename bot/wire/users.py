@@ -158,7 +158,7 @@ class People:
             raise LookupFailed(str(error)) from error
 
     async def informed(self, command: Command, channel: str | None) -> Command:
-        """A hand-over with what Slack knows of whoever gets the prompt; any other command as it is. Raises `LookupFailed`."""
+        """A hand-over with Slack's data about the recipient; any other command unchanged. Raises `LookupFailed`."""
         if not isinstance(command, HandOver):
             return command
         taker = await self.actor({"user": command.to, "channel": channel}, in_channel=True)

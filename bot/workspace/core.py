@@ -1,4 +1,4 @@
-"""Everything that can happen in the workspace, whoever does it: a person on the page, a test, or the app.
+"""Everything that can happen in the workspace, caused by a person on the page, a test, or the app.
 Views among it: trigger ids, the stack of modals of a person, and how a submission ends.
 
 Each operation changes the state, tells the pages, and sends the app the events it is subscribed to. The app

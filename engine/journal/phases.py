@@ -34,7 +34,7 @@ _WORDS = {"idle": "not started", "complete": "completed", "aborted": "cancelled"
 
 
 def standing(status: str, phase: str, error: Mapping[str, Any] | None = None) -> str:
-    """The one word for how a session stands, for lists and messages: *waiting* is for people, a lock or a time, *paused* by
+    """The one word for a session's state, for lists and messages: *waiting* is for people, a lock or a time, *paused* by
     somebody's word, *rejected* by a decision, *failed* by a fault. `status` of the wire has `paused` for all that waits."""
     if status == "failed" and (error or {}).get("type") == REJECTED:
         return REJECTED

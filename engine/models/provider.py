@@ -106,7 +106,7 @@ class Abortable:
             self._watcher.cancel()
 
     def _on_signal(self, watcher: asyncio.Future[Any]) -> None:
-        """Cancel who waits. The loop calls this, so that whoever waits is suspended and will hear of it there."""
+        """Cancel the waiting task. The loop calls this while the task is suspended, so the cancellation arrives there."""
         if self._waiting is not None and not watcher.cancelled():
             self._cancelled = True
             self._waiting.cancel()

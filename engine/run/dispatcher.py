@@ -502,7 +502,7 @@ class Lanes(Protocol):
         """Return the rows of a lane in hand that are to be handled."""
 
     def done(self, lane: str, row: InboxRow) -> None:
-        """A row was handled."""
+        """Mark a row handled."""
 
     async def leave(self, lane: str, *, elsewhere: bool = False) -> None:
         """End the work on a lane; `elsewhere`: its session is run by another process."""

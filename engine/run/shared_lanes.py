@@ -115,7 +115,7 @@ class SharedLanes:
         return ours
 
     def done(self, lane: str, row: InboxRow) -> None:
-        """A row was handled. One that stays open nevertheless is for others."""
+        """Mark a row handled; if it was not consumed, another process will take it."""
         self._held[lane].done.add(row.id)
 
     def again_in(self, lane: str, seconds: float) -> None:

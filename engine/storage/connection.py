@@ -240,7 +240,7 @@ class SqliteConnection(Database):
         return rows
 
     def each(self, sql: str, values: Sequence[SqlValue] = ()) -> Iterator[tuple[Any, ...]]:
-        """Rows one after the other, inside a transaction: whoever wants only the first ones pays only for them."""
+        """Yield rows one by one, inside a transaction: callers that need only the first rows read only those."""
         yield from self.raw.execute(sql, values)
 
     def found(self, sql: str, keys: Iterable[SqlValue]) -> Iterator[tuple[SqlValue, tuple[Any, ...] | None]]:

@@ -23,7 +23,7 @@ UNREADABLE: tuple[Any, ...] = ()
 
 
 class WriteWatch:
-    """Whoever watches the write transactions of a connection. This one lets all of them pass."""
+    """Observer of the write transactions of a connection. This one allows all of them."""
 
     suspended: str | None = None
     """Why nothing may be written; None where the database is as it should be."""
@@ -106,7 +106,7 @@ class Database(Protocol):
         """All rows."""
 
     def each(self, sql: str, values: Sequence[SqlValue] = ()) -> Iterator[tuple[Any, ...]]:
-        """Rows one after the other, inside a transaction: whoever wants only the first ones pays only for them."""
+        """Yield rows one by one, inside a transaction: callers that need only the first rows read only those."""
 
     def found(self, sql: str, keys: Iterable[SqlValue]) -> Iterator[tuple[SqlValue, tuple[Any, ...] | None]]:
         """Each of these keys with the row that `sql`, which ends on `column = ?`, finds by it: None, or `UNREADABLE`, for that

@@ -105,7 +105,7 @@ class Owners:
         return found
 
     def close(self) -> None:
-        """Stop being any owner."""
+        """Release all leases of this process."""
         for owner, descriptor in self._held.items():
             with contextlib.suppress(OSError):
                 self._path(owner).unlink()
@@ -187,7 +187,7 @@ class MemoryOwners:
         return [f"{label_of(owner)}: {text}" for owner, text in sorted(self._living.items()) if text]
 
     def close(self) -> None:
-        """Stop being any owner."""
+        """Release all leases of this process."""
         for owner in self._held:
             self._living.pop(owner, None)
         self._held.clear()
@@ -230,7 +230,7 @@ class Member(Struct, frozen=True):
     lanes: tuple[str, ...]
 
     def holder(self) -> Holder:
-        """The same as whoever is refused is told of it."""
+        """The current holder, as reported to a refused process."""
         return Holder(self.command, int(self.owner.split("-")[1]), self.host, self.since)
 
 
@@ -263,7 +263,7 @@ class Serving:
         """Say where people reach this server."""
 
     def stopping(self) -> None:
-        """Say that this server drains: whoever starts meanwhile waits for its end."""
+        """Announce that this server drains, so that a new one waits for its end."""
 
     def beat(self) -> None:
         """Show that this process does its work: to be called every `BEAT_SECONDS`."""
@@ -293,7 +293,7 @@ class Lease(Serving):
         self._write()
 
     def stopping(self) -> None:
-        """Say that this server drains: whoever starts meanwhile waits for its end."""
+        """Announce that this server drains, so that a new one waits for its end."""
         self._holder = replace(self._holder, stopping=True)
         self._write()
 

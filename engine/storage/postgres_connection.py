@@ -80,7 +80,7 @@ class Overlapped(StorageBusy):
 
 
 class Outage:
-    """Since when a server is away: told once when that begins, and once when it has ended, whoever noticed it."""
+    """A server outage with its start, logged once when it begins and once when it ends, for all connections together."""
 
     def __init__(self, place: str) -> None:
         self._place = place
@@ -267,7 +267,7 @@ class PostgresConnection(Database):
 
     @contextlib.contextmanager
     def _committed(self) -> Iterator[None]:
-        """A block that ends in a COMMIT: what became of it."""
+        """The outcome of a block that ends in a COMMIT."""
         try:
             yield
             self._own += 1

@@ -219,7 +219,7 @@ class InboxTable(Tables):
 
 
 class PromptTable(Tables):
-    """Questions, as whoever shows or lists them needs them."""
+    """Open questions, for showing and listing them."""
 
     def put(self, row: PromptRow) -> None:
         """Store a prompt instead of the one with its id, inside a transaction."""
@@ -279,7 +279,7 @@ class TimerTable(Tables):
 
 
 class OutboxTable(Tables):
-    """Intents to show something, and what became of them."""
+    """Intents to show something, with their outcomes."""
 
     def __init__(self, db: Database, sealer: Sealer, inbox: InboxTable) -> None:
         super().__init__(db, sealer)
@@ -369,7 +369,7 @@ class OutboxTable(Tables):
         not_before: str | None = None,
         items: Sequence[InboxItem] = (),
     ) -> bool:
-        """Record what became of an attempt, and ingest what follows (`prompt shown`), in one transaction.
+        """Record the outcome of an attempt, and ingest its follow-ups (`prompt shown`), in one transaction.
         When the row was replaced meanwhile (`rev` moved) the result is kept and the row stays pending: False. A result that was there stays when none is given."""
         row = self._changed(row_id)
         after = row.but(result=row.result if result is None else result)

@@ -186,7 +186,7 @@ class AnyOwners(Protocol):
         """Return the notes of living owners."""
 
     def close(self) -> None:
-        """Stop being any owner."""
+        """Release all leases of this process."""
 
 
 class Store(Tables):
@@ -261,7 +261,7 @@ class Store(Tables):
     # -- what concerns several parts
 
     def commit(self, batch: Sequence[Commit]) -> list[PartResult]:
-        """Store all commits in one transaction, and tell for each what became of it. A failure of the transaction itself
+        """Store all commits in one transaction, and return the outcome of each. A failure of the transaction itself
         raises, and nothing of the batch is stored then.
 
         Nearly always all of them can be stored. Only where one cannot are they undone, and carried out once more so that each

@@ -1,4 +1,4 @@
-"""`CrashingStore`, a store whose process dies at a commit: what a crash is to whoever comes after it.
+"""`CrashingStore`, a store whose process dies at a commit, to test the process that comes after it.
 
 for number in range(1, commits + 1):
     store = CrashingStore(open_store(url), after=nth(number))

@@ -384,7 +384,7 @@ def _has_inputs(state: State) -> None:
 
 
 def _stands(state: State, event: FlowPaused | FlowPausing | FlowResumed) -> None:
-    """It says where the session stands."""
+    """Check that it names the session's position."""
     path = event.path
     run = state.nodes.get(path or "")
     same(event.node_id, path if run is None else run.node_id, "node")
