@@ -210,9 +210,7 @@ def _decide(place: Place, ids: Sequence[str], *, every: bool, again: bool, as_js
             names = {name: row for row in letters for name in (str(row.id), row.key)}
             for name in ids:
                 if name not in names:
-                    raise UsageError(
-                        f"There is no dead letter {name}. `sayso inbox list` shows them."
-                    )
+                    raise UsageError(f"There is no dead letter {name}. `sayso inbox list` shows them.")
             meant = list({row.id: row for row in (names[name] for name in ids)}.values()) if ids else letters
             done = [row for row in meant if store.inbox.decide_letter(row.key, again=again)]
             served = "bot" in store.serving()

@@ -32,7 +32,9 @@ TOP = (
         "machine. Flow files reload when you save them.",
         FLOWS,
         option("--port", "The page's port. [8765, else a free one]", int, min=0, max=65535),
-        option("--open/--no-open", "Open the page in a browser. [if there is a display]", bool, name="open_it"),
+        option(
+            "--open/--no-open", "Open the page in a browser. [if there is a display]", bool, name="open_it"
+        ),
         flag("--limits", "Enforce Slack's published rate limits; the page counts refused calls."),
         flag("--agent", "Run the app as a Slack agent."),
         flag("--gate", "Add a scripted agent that asks people before it acts."),
@@ -113,7 +115,10 @@ TOP = (
         option("--channel ID|#NAME", "The channel to run in.", str, ...),
         *INPUTS,
         option("--wait SECONDS", "How long to wait for the start.", float, 30.0, min=0),
-        option("--key", "Start once per key, for example a build number: later calls with the same key do nothing."),
+        option(
+            "--key",
+            "Start once per key, for example a build number: later calls with the same key do nothing.",
+        ),
         JSON,
     ),
     command(
@@ -153,9 +158,7 @@ TOP = (
         "graph = flows:graph_command",
         "Draw a flow: its nodes, their order, decisions, and the state of a session.",
         argument("[FLOW]", "A flow's name, or its file. [the session's]", "name", str, None),
-        option("--session ID", "Draw this session's flow and mark its state.")._replace(
-            ids="session"
-        ),
+        option("--session ID", "Draw this session's flow and mark its state.")._replace(ids="session"),
         option("--svg FILE", "Write an SVG picture. [print Mermaid]", Path, **FILE),
     ),
     command(
@@ -188,7 +191,10 @@ TOP = (
         "doctor = doctor:doctor_command",
         "Check versions, settings, flows, the database, tokens, scopes and the manifest, and suggest fixes.",
         option("--manifest", "The app manifest. [manifest.yml]", Path, **HERE),
-        flag("--live", "Only check whether a bot serves this home, without contacting Slack: for health checks."),
+        flag(
+            "--live",
+            "Only check whether a bot serves this home, without contacting Slack: for health checks.",
+        ),
         flag("--deep", "Also verify every stored session and the rows derived from its journal."),
         JSON,
     ),
@@ -259,9 +265,7 @@ SESSIONS = (
     command(
         "resume = resume:resume_command",
         "Resume a session in this terminal. A session in a Slack thread resumes in the bot.",
-        argument("[ID]", "A session ID, or its beginning.", "session_id", str, None)._replace(
-            ids="session"
-        ),
+        argument("[ID]", "A session ID, or its beginning.", "session_id", str, None)._replace(ids="session"),
         argument("[MESSAGE]", "A text answer to its open question.", "message", str, None),
         option("--snapshot", "Continue from an exported file, here or elsewhere.", Path, **HERE),
         option("--prompt ID", "The question to answer.")._replace(ids="prompt"),
@@ -338,12 +342,11 @@ SESSIONS = (
         With --erase, and always with --person, their content is overwritten instead. You can still verify that
         they existed and that nobody changed them.
         """,
-        argument("[ID...]", "IDs, or their beginnings.", "texts", list[str], None)._replace(
-            ids="session"
-        ),
+        argument("[ID...]", "IDs, or their beginnings.", "texts", list[str], None)._replace(ids="session"),
         option("--older-than TIME", "All that ended this long ago: 30d, 12h."),
         option(
-            "--person WHO", "A Slack ID or e-mail address: every session, note and message that names this person."
+            "--person WHO",
+            "A Slack ID or e-mail address: every session, note and message that names this person.",
         ),
         flag("--erase", "Overwrite the data keys, but keep the proof."),
         WHICH,
@@ -377,9 +380,7 @@ PROMPTS = (
             "Edit an approval's proposal instead of answering; repeatable.",
             list[str],
         ),
-        option(
-            "--field NAME=VALUE", "A field of the question's form; repeatable.", list[str], name="fields"
-        ),
+        option("--field NAME=VALUE", "A field of the question's form; repeatable.", list[str], name="fields"),
         option("--values FILE", "The fields from a JSON or YAML file.", Path, **HERE),
         option("--file PATH", "A file as an answer; repeatable.", list[Path], name="files", **HERE),
         AS,
@@ -418,7 +419,9 @@ LOCKS_RELEASE = command(
     "Release the lock of a session that is on hold, after somebody checked its unfinished work. End other "
     "sessions instead.",
     argument("NAME", "The lock.", "name"),
-    option("--session ID", "The session that holds it, so that no other one loses it.", str, ...)._replace(ids="session"),
+    option("--session ID", "The session that holds it, so that no other one loses it.", str, ...)._replace(
+        ids="session"
+    ),
 )
 
 STORE = (
@@ -506,7 +509,13 @@ MEMORY = (
         AS,
         JSON,
     ),
-    command("forget = memory:forget_note", "Delete a note's text; the record of who deleted it stays.", NOTE_ID, AS, JSON),
+    command(
+        "forget = memory:forget_note",
+        "Delete a note's text; the record of who deleted it stays.",
+        NOTE_ID,
+        AS,
+        JSON,
+    ),
 )
 
 HOOK_WAIT = option("--wait SECONDS", "How long a call waits for people.", float, 300.0, min=0, max=86400)

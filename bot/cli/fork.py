@@ -163,9 +163,7 @@ def _text_now(settings: Settings, place: Place, session_id: str, old: Flow) -> F
         return find_flow(settings, old.name)
     except UnknownFlow as error:
         command = place.command("sessions", "migrate", session_id, "FILE")
-        raise UnknownFlow(
-            f"{old.file} no longer exists. {error} Name the new version: {command}"
-        ) from error
+        raise UnknownFlow(f"{old.file} no longer exists. {error} Name the new version: {command}") from error
 
 
 def _tell(made: Plan, done: str, *, as_json: bool, request: str | None = None) -> None:

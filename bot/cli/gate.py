@@ -33,7 +33,8 @@ def login(place: Place, agent: str, person: str, days: float, as_json: bool) -> 
         file=sys.stderr,
     )
     print(
-        "It is shown only once. It lets the agent ask, but not answer. To revoke it: sayso gate revoke " + token.id,
+        "It is shown only once. It lets the agent ask, but not answer. To revoke it: sayso gate revoke "
+        + token.id,
         file=sys.stderr,
     )
     print(text)

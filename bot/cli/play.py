@@ -97,7 +97,9 @@ def _files(paths: Sequence[Path]) -> list[Path]:
                 if (file.suffix in SUFFIXES and not file.name.endswith(SCRIPTS) and file.is_file())
             )
             if not inside:
-                raise UsageError(f"There are no scenarios in {path}: names of scenario files end with .yml or .yaml.")
+                raise UsageError(
+                    f"There are no scenarios in {path}: names of scenario files end with .yml or .yaml."
+                )
             found += inside
         elif path.is_file():
             found.append(path)

@@ -103,9 +103,7 @@ class Given:
         """Raise `UsageError` where there is an answer: with an edit there is none."""
         words = (self.answer, self.value, self.text, self.reason, self.values, self.always, self.scope)
         if any(part is not None for part in words) or self.fields or self.files or self.match:
-            raise UsageError(
-                "Edit it first, with --edit alone, and read the result before you decide."
-            )
+            raise UsageError("Edit it first, with --edit alone, and read the result before you decide.")
 
     def read(self, prompt: Question) -> tuple[Json, str | None]:
         """The answer to this prompt as `(value, text)`; for a form `value` has the fields. Raises

@@ -116,7 +116,9 @@ def start_command(place: Place, flows: list[Path], role: str) -> int:
     if role not in ROLES:
         raise SettingsError(f"--role takes {', '.join(ROLES)}, not {role!r}.")
     if database is not None and role != "all":
-        raise SettingsError(f"--role {role} needs Postgres (SAYSO_DATABASE_URL): only one process can serve an SQLite file.")
+        raise SettingsError(
+            f"--role {role} needs Postgres (SAYSO_DATABASE_URL): only one process can serve an SQLite file."
+        )
     bot = Bot(settings, flows=flows, role=role)
     if database is None:
         # Several may serve: each works on the lanes that it takes.

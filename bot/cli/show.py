@@ -98,7 +98,9 @@ def _show(store: Store, head: Head, place: Place, look: Look) -> int:
         print(line)
     if look.conversation:
         turns = transcript(events)
-        for line in conversation_lines(turns, view.paint) if turns else ["", "No agent has written anything yet."]:
+        for line in (
+            conversation_lines(turns, view.paint) if turns else ["", "No agent has written anything yet."]
+        ):
             print(line)
     if look.events:
         print()

@@ -154,9 +154,7 @@ def release_session(place: Place, text: str) -> int:
             raise UsageError(f"Session {head.session_id} is not on hold; nothing was changed.")
         events = _verify(store, head.session_id)
         store.sessions.release(head.session_id)
-    print(
-        f"{clean(head.session_id)} is released: all {events} events verify. It continues."
-    )
+    print(f"{clean(head.session_id)} is released: all {events} events verify. It continues.")
     return Exit.OK
 
 
@@ -268,7 +266,9 @@ def readable(settings: Settings, data: bytes) -> bytes:
 
     sealer = _sealer(settings)
     if sealer is None:
-        raise KeyMissing("The file is encrypted, and the key that signed it is missing here (SAYSO_SECRET_KEY).")
+        raise KeyMissing(
+            "The file is encrypted, and the key that signed it is missing here (SAYSO_SECRET_KEY)."
+        )
     return disclosed(Wrapping.of(settings.encryption_keys), sealer, data)
 
 

@@ -41,9 +41,7 @@ def copy_stores(place: Place, source: str, target: str, to_env: Path | None) -> 
             evidence.rotate(new, utc_now(), signing=old)
     print(f"{clean(place_of(to_url))} holds {plural(sessions, 'session')}, read back and verified.")
     told = "" if to_env is None else f", and its keys to those of {clean(str(to_env))}"
-    print(
-        f"Set SAYSO_DATABASE_URL to it{told}. The old store is unchanged: start nothing on it again."
-    )
+    print(f"Set SAYSO_DATABASE_URL to it{told}. The old store is unchanged: start nothing on it again.")
     if beside is not None and after.secret_key is None:
         print(f"Its rows are signed with the key of the old one: SAYSO_SECRET_KEY=hex:$(cat {file}.key)")
     print("The session folders are not part of a store: they are in SAYSO_HOME.")

@@ -67,7 +67,9 @@ def version_of(place: Path) -> Version:
     index = found.git / "index"
     changed = index.stat().st_mtime_ns if index.exists() else 0
     writing = (
-        f"git is changing them. If no git command is running there, delete {lock}" if since is not None else ""
+        f"git is changing them. If no git command is running there, delete {lock}"
+        if since is not None
+        else ""
     )
     return Version(folder, _commit(found), True, changed, writing, since)
 

@@ -249,7 +249,9 @@ def _log_levels(raw: str, cwd: Path) -> Mapping[str, str]:
     for entry in raw.lower().split(","):
         name, _, level = entry.strip().rpartition("=")
         if level not in LEVELS:
-            raise ValueError(f"a level ({', '.join(LEVELS)}), optionally with levels for parts: info,sayso.slack=debug")
+            raise ValueError(
+                f"a level ({', '.join(LEVELS)}), optionally with levels for parts: info,sayso.slack=debug"
+            )
         found[name.strip()] = level
     return found
 

@@ -111,7 +111,9 @@ def check_apart() -> Iterator[Check]:
         f"`{name}` of {owner}" for name in names for owner in sorted({*owners.get(name, ())} - {"sayso"})
     ]
     if others:
-        text = f"{', '.join(others)} has the same name as a package of sayso: one overwrites or hides the other"
+        text = (
+            f"{', '.join(others)} has the same name as a package of sayso: one overwrites or hides the other"
+        )
         yield Check("install", "fail", text, hint)
     elif sys.prefix == sys.base_prefix:
         text = f"sayso is installed in the system Python ({sys.prefix}), beside packages of other programs"
@@ -159,14 +161,14 @@ def check_settings(settings: Settings) -> Iterator[Check]:
 def check_flows(settings: Settings) -> Iterator[Check]:
     """The folder of flows, its files, and the secrets and MCP servers that they name."""
     if not settings.flows.is_dir():
-        yield Check("flows", "warn", f"the folder {settings.flows} does not exist", "Create it, or set SAYSO_FLOWS.")
+        yield Check(
+            "flows", "warn", f"the folder {settings.flows} does not exist", "Create it, or set SAYSO_FLOWS."
+        )
         return
     flows, errors = load_flows(settings.flows)
     if errors:
         text = "\n".join(str(error) for error in errors.values())
-        yield Check(
-            "flows", "fail", text, "The other flows are served; fix these to serve them again."
-        )
+        yield Check("flows", "fail", text, "The other flows are served; fix these to serve them again.")
     names = ", ".join(sorted(flows)) or "none"
     version = version_of(settings.flows)
     at = "" if version.revision is None else f" at {version.revision}"
@@ -331,9 +333,7 @@ def _check_age(store: Store, running: bool) -> Iterator[Check]:
     waits = timestamps.seconds_between(oldest, now)
     if running and waits > LATE_SECONDS:
         text = f"the oldest message has been waiting to be sent for {waits / 60:.0f} min"
-        yield Check(
-            "backlog", "warn", text, "Slack may be down or limiting the app: see the bot's log."
-        )
+        yield Check("backlog", "warn", text, "Slack may be down or limiting the app: see the bot's log.")
     yield from check_limits(store)
     heard = store.marks.ts(HEARD)
     if running and heard is not None:

@@ -23,9 +23,13 @@ _DOES = {SEND: "posts in Slack", CHORES: "does the chores"}
 def check_listening(store: Store, url: str | None) -> Iterator[Check]:
     """Report how processes learn of each other's work: at once, or by looking twice a second."""
     if url is None and store.pooled():
-        told = "a connection pooler is in front of the database, so each process polls for work twice a second"
+        told = (
+            "a connection pooler is in front of the database, so each process polls for work twice a second"
+        )
         yield Check(
-            "listening", "ok", f"{told} (SAYSO_DATABASE_LISTEN_URL can name the direct address of the database)"
+            "listening",
+            "ok",
+            f"{told} (SAYSO_DATABASE_LISTEN_URL can name the direct address of the database)",
         )
     if url is None or not store.shared:
         return
@@ -39,7 +43,10 @@ def check_listening(store: Store, url: str | None) -> Iterator[Check]:
     else:
         told = "no notifications arrive at SAYSO_DATABASE_LISTEN_URL"
         yield Check(
-            "listening", "fail", told, "Give the direct address of the server, with the same database and schema."
+            "listening",
+            "fail",
+            told,
+            "Give the direct address of the server, with the same database and schema.",
         )
 
 

@@ -124,9 +124,7 @@ def _claude() -> Iterator[Finding]:
     found = re.match(r"(\d+)\.(\d+)\.(\d+)", told.strip())
     version = tuple(map(int, found.groups())) if found else ()
     since = ".".join(map(str, BLOCKS_SINCE))
-    yield Finding(
-        version >= BLOCKS_SINCE, f"Claude Code {told.strip()}; failing hooks block since {since}."
-    )
+    yield Finding(version >= BLOCKS_SINCE, f"Claude Code {told.strip()}; failing hooks block since {since}.")
 
 
 def _settings(user: Path, project: Path) -> Finding:

@@ -478,7 +478,9 @@ class Requests:
             if len(mine) >= MOST_OPEN
             else f"it asked {RATE} times in a minute"
         )
-        text = f"🐢 *{escape(token.agent)}* sends too many requests: {many}. More requests are refused for now."
+        text = (
+            f"🐢 *{escape(token.agent)}* sends too many requests: {many}. More requests are refused for now."
+        )
         await self.notices.put(direct_row(f"gate:slow:{token.id}:{self.now()[:13]}", token.person, text))
         return f"Too many requests: {many}. Wait until people have answered, then ask again."
 
@@ -593,7 +595,9 @@ class Requests:
             return Standing("open")
         if row.outcome != "started" or row.session_id is None:
             said = decode(row.result) if row.result else {}
-            return Standing("denied", reason=str(said.get("message") or f"The request was not posted ({row.outcome})."))
+            return Standing(
+                "denied", reason=str(said.get("message") or f"The request was not posted ({row.outcome}).")
+            )
         engine = self.notices.engine
         head = await engine.writer.call(engine.store.sessions.head, row.session_id)
         if head is None or head.quarantined is not None:

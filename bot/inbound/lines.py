@@ -57,7 +57,9 @@ def parse(text: str, flows: Iterable[str], faults: Mapping[str, str] | None = No
     first = words[0].value
     name = first if first in names else first.lower()
     if name not in names and name in (faults or {}):
-        return BadLine(f"`{name}` cannot be started: its file cannot be loaded. {_shown((faults or {})[name])}")
+        return BadLine(
+            f"`{name}` cannot be started: its file cannot be loaded. {_shown((faults or {})[name])}"
+        )
     if name not in names:
         return BadLine(f"There is no flow `{_shown(first)}`. {_nearest(name, names)}")
     inputs: dict[str, Any] = {}

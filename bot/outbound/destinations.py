@@ -85,9 +85,7 @@ class Places:
             self._named = await self._ask(joined_channels(self._client))
             self._named_at = self._clock()
         if name not in self._named:
-            raise Permanent(
-                "channel_not_found", f"the bot is not in a channel #{name}: invite it there"
-            )
+            raise Permanent("channel_not_found", f"the bot is not in a channel #{name}: invite it there")
         return self._named[name]
 
     async def _ask(self, call: Any) -> Any:

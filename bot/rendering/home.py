@@ -149,13 +149,7 @@ def _waiting(page: HomePage) -> list[Block]:
     shown = _filtered(page)
     if not shown:
         hidden = len(page.waiting)
-        return [
-            section(
-                f"_No matches; {hidden} hidden._"
-                if hidden
-                else "_Nothing is waiting for you._"
-            )
-        ]
+        return [section(f"_No matches; {hidden} hidden._" if hidden else "_Nothing is waiting for you._")]
     made: list[Block] = []
     for first, group in list(alike(shown).items())[:_MOST_GROUPS]:
         made.append(_group(first, group))

@@ -457,9 +457,7 @@ def _table(table: Json, making: _Making, beside: bool) -> list[Block]:
     room = min(making.room, _TABLE_MOST if beside else MOST_UNITS)
     block, whole = table_block(columns, rows, room, str(table.get("title") or ""))
     if not whole:
-        making.into_file(
-            "table.csv", csv_of(columns, rows), f"Full table ({plural(len(rows), 'row')}):"
-        )
+        making.into_file("table.csv", csv_of(columns, rows), f"Full table ({plural(len(rows), 'row')}):")
     return [block]
 
 

@@ -35,7 +35,9 @@ NOBODY: Mapping[str, Behind | None] = {}
 GO_ON = "resume"
 """Message to a session for a bare `resume`."""
 
-SEVERAL_HERE = "Several runs are waiting in this conversation. Please reply in the thread of the one you mean."
+SEVERAL_HERE = (
+    "Several runs are waiting in this conversation. Please reply in the thread of the one you mean."
+)
 """Reply in a direct message to text that fits several flows."""
 
 RECORDED = "Your answer is recorded. This run is paused and will use it after `resume`."
@@ -372,14 +374,19 @@ _CLOSED = {
     "not_in_channel": ("the bot is not in {place}", _INVITE),
     "channel_not_found": ("the bot cannot see {place}", _INVITE),
     "is_archived": ("{place} is archived", " Unarchive it, or choose another channel."),
-    "restricted_action": ("only some people may post in {place}", " Ask the channel's admins to allow the bot."),
+    "restricted_action": (
+        "only some people may post in {place}",
+        " Ask the channel's admins to allow the bot.",
+    ),
 }
 
 
 def alike_text(count: int, latest_ts: str) -> str:
     """Told to the thread of a run that others would have started too."""
     when = date(timestamps.after("1970-01-01T00:00:00Z", float(latest_ts)), "{time_secs}")
-    return f"🔁 {plural(count, 'more message')} like this one, the last at {when}. This run covers all of them."
+    return (
+        f"🔁 {plural(count, 'more message')} like this one, the last at {when}. This run covers all of them."
+    )
 
 
 def shared_text(flow_name: str) -> str:

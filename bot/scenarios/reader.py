@@ -139,7 +139,9 @@ class Reader:
         if nodes and not working:
             kind = nodes[0].type
             hint = _MODES[nodes[0].spec.mode]
-            self._wrong(path, f"`{name}` is of type {kind}: a scenario cannot set its result", hint, on_key=True)
+            self._wrong(
+                path, f"`{name}` is of type {kind}: a scenario cannot set its result", hint, on_key=True
+            )
             return ()
         if isinstance(given, list):
             fakes = [self._fake(working, item, (*path, index)) for index, item in enumerate(given)]
@@ -331,9 +333,7 @@ class Reader:
 
     def _files(self, value: Json, path: Path) -> None:
         if not isinstance(value, dict) or not value:
-            self._wrong(
-                path, f"expected file names with contents, not {kind_of(value)}", _FILES_HINT
-            )
+            self._wrong(path, f"expected file names with contents, not {kind_of(value)}", _FILES_HINT)
             return
         for name, content in value.items():
             if "/" in name or name in (".", ".."):

@@ -118,9 +118,7 @@ class Hand(NamedTuple):
             found = mine or found
         if len(found) > 1:
             paths = ", ".join(f"`{prompt.path}`" for prompt in found)
-            raise GaveUp(
-                [f"Several questions match: {paths}. Name one: `on: {found[0].path}` in this step."]
-            )
+            raise GaveUp([f"Several questions match: {paths}. Name one: `on: {found[0].path}` in this step."])
         if not found:
             raise GaveUp([f"No open question accepts {_said(self.act)}.", *open_lines(state)])
         return found[0]

@@ -85,7 +85,10 @@ class Metrics:
             registry=registry,
         )
         self._refused = Counter(
-            "sayso_slack_refused", "Calls that Slack refused because of rate limits.", ["method"], registry=registry
+            "sayso_slack_refused",
+            "Calls that Slack refused because of rate limits.",
+            ["method"],
+            registry=registry,
         )
         self._open = gauge("sessions_open", "Open sessions.", "status")
         self._prompts = gauge("prompts_open", "Open questions.", "flow")

@@ -117,7 +117,10 @@ class SessionStatus:
         if not lines:
             return "No calls are always allowed here."
         return "\n".join(
-            [*lines[:_MOST_SHOWN], "_To revoke one, use Revoke on the message of its approval or on my Home tab._"]
+            [
+                *lines[:_MOST_SHOWN],
+                "_To revoke one, use Revoke on the message of its approval or on my Home tab._",
+            ]
         )
 
     async def _states(self, heads: Sequence[Head]) -> list[State]:

@@ -115,9 +115,7 @@ def _work(state: State, event: Event, path: str) -> Iterator[Described]:
             if event.reason != LEFT or not path.rpartition("/")[2].startswith(f"{TURN}["):
                 yield Described("interrupted", path, INTERRUPTED[event.reason])
         case ev.NodeRetried():
-            yield Described(
-                "retrying", path, f"{error_text(event.error)}; retries at {moment(event.due_at)}"
-            )
+            yield Described("retrying", path, f"{error_text(event.error)}; retries at {moment(event.due_at)}")
         case ev.IterationStarted():
             if item := item_at(state, path, event.index):
                 yield Described("started", event.scope, item)
@@ -215,9 +213,7 @@ def _people(state: State, event: Event, path: str) -> Iterator[Described]:
             changed = one_line(f"changed {', '.join(changes)}", 200)
             yield Described("person", f"{answered_by(event.actor)} {changed}")
         case ev.PromptHanded():
-            yield Described(
-                "person", f"{answered_by(event.actor)} handed it to {one_line(event.to, 80)}"
-            )
+            yield Described("person", f"{answered_by(event.actor)} handed it to {one_line(event.to, 80)}")
         case ev.PromptExpired():
             yield Described("late", f"nobody answered in time ({event.outcome})")
         case ev.GrantGiven():

@@ -404,9 +404,7 @@ class Follower:
             kept = await asyncio.to_thread(keep, self.files, self.session_id, prompt.prompt_id, prompt, paths)
             return Answer(prompt.prompt_id, self.actor, key, files=kept, nonce=nonce)
         if prompt.accepts_files and not prompt.accepts_text:
-            raise InvalidAnswer(
-                "This question takes files: write their paths, separated by spaces."
-            )
+            raise InvalidAnswer("This question takes files: write their paths, separated by spaces.")
         line, reason = split_words(prompt, line)
         value, text = read_answer(prompt, line, by_number=True)
         given = {"value": value, "text": text, "reason": reason, "nonce": nonce}

@@ -46,7 +46,9 @@ class Me(Kind):
         blocks = [
             field_block(STAND_IN, "I am away: who answers for me", person, optional=True),
             field_block(UNTIL, "until I am back on", until, optional=True),
-            context("Their decisions are recorded under their name, on your behalf. You can still decide yourself."),
+            context(
+                "Their decisions are recorded under their name, on your behalf. You can still decide yourself."
+            ),
         ]
         meta: dict[str, Json] = {"user": opening.user, "zone": zone}
         return modal("While I am away", blocks, kind=self.name, meta=meta, submit="Save")

@@ -141,7 +141,11 @@ class Views:
             if reason is not None:
                 await self._screen.update(standing, words_view("Not for you", reason))
         except SaysoError as error:
-            log.info("could not check whether a view is for %s; this is checked when it is submitted: %s", opening.user, error)
+            log.info(
+                "could not check whether a view is for %s; this is checked when it is submitted: %s",
+                opening.user,
+                error,
+            )
         except Exception:
             # The view stands, and what is submitted in it is checked again.
             log.exception("could not check whether a view (%s) is for %s", opening.kind, opening.user)

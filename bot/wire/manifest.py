@@ -132,11 +132,7 @@ class Report:
     def text(self) -> str:
         """Return the broken functions, a line each, and the remedy."""
         if not self.missing:
-            return (
-                "All scopes are granted."
-                if self.known
-                else "Slack does not report the granted scopes."
-            )
+            return "All scopes are granted." if self.known else "Slack does not report the granted scopes."
         lines = [f"  {scope}: needed for {NEEDED[scope]}" for scope in self.missing]
         verdict = "Nothing works without them." if self.fatal else "Everything else works."
         return (
@@ -220,9 +216,7 @@ def _agent_view(flows: Iterable[Flow]) -> str:
         f"      - title: {json.dumps(flow.name)}\n        message: {json.dumps(flow.name)}\n"
         for flow in sorted(flows, key=lambda flow: flow.name)[:_MOST_PROMPTS]
     )
-    described = (
-        "  agent_view:\n    agent_description: Runs flows in threads and asks people for decisions.\n"
-    )
+    described = "  agent_view:\n    agent_description: Runs flows in threads and asks people for decisions.\n"
     return described + (f"    suggested_prompts:\n{prompts}" if prompts else "")
 
 

@@ -147,7 +147,9 @@ def _finally_is_over(step: Step) -> bool:
             node = step.node(path)  # a tool call has its id of the flow: the model knows no `tool[0]`
             message = f"node {node.id}: it was interrupted; its outcome is unknown"
             if run.reason == ASKS:
-                message = f"node {node.id}: its server asks people for something, and `finally` cannot ask people"
+                message = (
+                    f"node {node.id}: its server asks people for something, and `finally` cannot ask people"
+                )
             if not doomed(step.state, path):
                 step.fail(path, {"type": "interrupted", "message": message})
     containers.progress(step)

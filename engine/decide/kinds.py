@@ -101,7 +101,9 @@ class Passes(Kind):
         """Check a grant for calls of an agent outside of sayso; refuse it for anything else that is not a tool call."""
         if (prompt.covers or {}).get("type") == "call":
             if prompt.editors:
-                raise InvalidAnswer("People edited this call, so it can only be allowed once. Nothing was decided.")
+                raise InvalidAnswer(
+                    "People edited this call, so it can only be allowed once. Nothing was decided."
+                )
             arguments = (step.state.inputs or {}).get("arguments") or {}
             return request_grants.checked(arguments, always)
         raise InvalidAnswer(

@@ -128,9 +128,7 @@ def seam(journal: Sequence[Event], at: int) -> int:
         if state.seq == len(journal):
             break
         state = evolve(state, journal[state.seq])
-    raise SessionEnded(
-        f"Nothing runs after event {at}. Fork at an earlier event."
-    )
+    raise SessionEnded(f"Nothing runs after event {at}. Fork at an earlier event.")
 
 
 def _between_steps(state: State, last: Event) -> bool:
@@ -173,9 +171,7 @@ def failed_at(journal: Sequence[Event]) -> Failed:
     first = next((event for event in broken if event.seq > done), None)
     if first is None:
         why = (
-            f"{broken[0].at} failed, and other steps completed after that"
-            if broken
-            else "no step failed it"
+            f"{broken[0].at} failed, and other steps completed after that" if broken else "no step failed it"
         )
         raise SessionError(f"It cannot be retried where it stopped: {why}. Start a new run.")
     begun = [event for event in journal[: first.seq] if isinstance(event, ev.Start)]

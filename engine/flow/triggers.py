@@ -156,7 +156,9 @@ def _anything(pattern: str, inputs: Collection[str]) -> Iterator[Fault]:
 def _hook(name: str, inputs: Collection[str]) -> Iterator[Fault]:
     if not _HOOK.fullmatch(name):
         yield Fault(
-            (), f"{name[:80]!r} is not a valid webhook name", "use letters, digits and -; the name becomes part of the URL, /hooks/NAME"
+            (),
+            f"{name[:80]!r} is not a valid webhook name",
+            "use letters, digits and -; the name becomes part of the URL, /hooks/NAME",
         )
 
 
@@ -208,7 +210,9 @@ def _value(name: str, value: Json, filled: set[str], given: Given) -> Iterator[F
     if name in filled:
         yield Fault(path, f"the input `{name}` is already set", on_key=True)
     if has_expression(value):
-        yield Fault(path, "a value of a trigger cannot contain expressions", "compute it in a node of type `set`")
+        yield Fault(
+            path, "a value of a trigger cannot contain expressions", "compute it in a node of type `set`"
+        )
         return
     document = given.documents.get(name)
     if document is not None:

@@ -186,7 +186,9 @@ class _Field:
         for word in [word for word in self.body if word not in allowed]:
             fits = ", ".join(kind for kind, model in fields.items() if word in model.model_fields)
             if word == "required":
-                yield Fault((word,), "`required` belongs beside `properties`, as a list of names", on_key=True)
+                yield Fault(
+                    (word,), "`required` belongs beside `properties`, as a list of names", on_key=True
+                )
             elif self.kind == "array" and word in _CHOICE:
                 yield Fault((word,), f"`{word}` of an array belongs under `items`", on_key=True)
             elif fits:
@@ -242,7 +244,9 @@ class _Field:
                     yield Fault((word,), f"a choice takes no `{word}`", on_key=True)
         enum, one_of, names = (holder.get(word) for word in ("enum", "oneOf", "enumNames"))
         if enum is not None and one_of is not None:
-            yield Fault((*prefix, "oneOf"), "`enum` and `oneOf` cannot be used together", "keep one of them", True)
+            yield Fault(
+                (*prefix, "oneOf"), "`enum` and `oneOf` cannot be used together", "keep one of them", True
+            )
             return
         if names is not None and enum is None:
             yield Fault((*prefix, "enumNames"), "`enumNames` needs `enum`", on_key=True)
@@ -251,9 +255,7 @@ class _Field:
             return
         fewest = self.body.get("minItems")
         if isinstance(fewest, int) and fewest > len(listed):
-            yield Fault(
-                ("minItems",), f"{fewest} must be chosen, but there are only {len(listed)} options"
-            )
+            yield Fault(("minItems",), f"{fewest} must be chosen, but there are only {len(listed)} options")
         if enum is None:
             path: Path = (*prefix, "oneOf")
             values = [one["const"] for one in listed]

@@ -77,7 +77,9 @@ KINDS = {
     ),
     "interrupted": QuestionKind(icon="⚠️", label="Please check", owners=True),
     "failed": QuestionKind(icon="❌", label="A step failed", owners=True),
-    "budget": QuestionKind(icon="💰", label="Cap reached", wire=(*_STEP, "scope", "excludeRequester", "caps")),
+    "budget": QuestionKind(
+        icon="💰", label="Cap reached", wire=(*_STEP, "scope", "excludeRequester", "caps")
+    ),
     "limit": QuestionKind(icon="🔁", label="Limit reached", typed=True),
     "listing": QuestionKind(icon="🔧", label="A tool changed", waits=False, wire=(*_STEP, "listing")),
     "outcome": QuestionKind(

@@ -35,9 +35,7 @@ def _still_owed(state: State, event: Event) -> tuple[Owed, ...]:
     """Return the events that are still owed after this one. Raises `MalformedJournal` if another one is due."""
     first = state.owed[0]
     if event.timestamp != state.updated_at:
-        raise MalformedJournal(
-            f"its time differs from that of its step: {_told(first)} is missing"
-        )
+        raise MalformedJournal(f"its time differs from that of its step: {_told(first)} is missing")
     if event.type not in first.types:
         if event.type in _BETWEEN.get(first.types[0], ("flow:resumed",)):
             return state.owed

@@ -313,9 +313,7 @@ class StoreSuspended(StorageError):
         super().__init__(reason)
 
     def __str__(self) -> str:
-        return (
-            f"{self.reason} The store is suspended: nothing runs and nothing is stored. `sayso doctor` lists the work that may run a second time; `sayso store release` releases it."
-        )
+        return f"{self.reason} The store is suspended: nothing runs and nothing is stored. `sayso doctor` lists the work that may run a second time; `sayso store release` releases it."
 
 
 class RowRefused(StorageError):

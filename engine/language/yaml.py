@@ -213,7 +213,11 @@ class _Builder:
                     )
                 documents += 1
                 if documents > 1:
-                    self._fail(event, "a flow file can have only one document", "remove the `---` and everything after it")
+                    self._fail(
+                        event,
+                        "a flow file can have only one document",
+                        "remove the `---` and everything after it",
+                    )
                 self.located.data = self._value(next(self.events), (), 1)
         if documents == 0:
             self.located.problems.append(
@@ -355,7 +359,9 @@ class _Builder:
         mark = self.located.keys.get(path, _mark(event.start_mark))
         found = _COMMENT.match(self.located.text, self.ended)
         if found is None:
-            self._note_at(mark, f"{name} has no value", "write a value, or leave it out; write null as `null`")
+            self._note_at(
+                mark, f"{name} has no value", "write a value, or leave it out; write null as `null`"
+            )
             return
         comment = found[1].rstrip()
         word = _WORD_CUT.match(comment) and '"' not in comment

@@ -110,7 +110,9 @@ class ClaudeProvider:
         except ProviderError:
             raise
         except Exception as error:
-            log.info("could not look up the limits of %s, so the data of this release is used: %s", model, error)
+            log.info(
+                "could not look up the limits of %s, so the data of this release is used: %s", model, error
+            )
             lasts = _SOON
         self._models[model] = (known, time.monotonic() + lasts)
         return known
@@ -178,7 +180,9 @@ class ClaudeProvider:
         if self._auth not in AUTH:
             raise InvalidRequest(f"{AUTH_VARIABLE} takes {' or '.join(AUTH)}, not {self._auth!r}")
         if not re.fullmatch("[!-~]+", self._key):
-            raise AccessDenied(f"the key for Claude ({variables}) has characters that are not allowed in a key")
+            raise AccessDenied(
+                f"the key for Claude ({variables}) has characters that are not allowed in a key"
+            )
         try:
             address = urlsplit(self._base_url)
             usable = address.scheme in ("http", "https") and address.hostname and address.port != 0

@@ -40,7 +40,9 @@ class ClockWatch:
         if self._offset is not None and offset - self._offset > JUMP_SECONDS:
             if self._jump is None or abs(offset - self._jump[0]) > JUMP_SECONDS:
                 ahead = offset - self._offset
-                log.warning("the clock jumped forward by %.0f s; timers wait until it is checked again", ahead)
+                log.warning(
+                    "the clock jumped forward by %.0f s; timers wait until it is checked again", ahead
+                )
                 self._jump = offset, steady
             if steady - self._jump[1] < CONFIRM_SECONDS:
                 return True

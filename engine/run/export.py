@@ -62,7 +62,9 @@ def files_brought(file: dict[str, Json], workdir: Path) -> Iterator[None]:
             for text in file.get("kept", {}).values():
                 keep(workdir, base64.b64decode(text))
         except OSError as error:
-            raise SnapshotRefused(f"The files of the session cannot be stored in {folder}: {error}") from error
+            raise SnapshotRefused(
+                f"The files of the session cannot be stored in {folder}: {error}"
+            ) from error
         yield
     except BaseException:
         if not was_here:

@@ -74,7 +74,10 @@ class Failures:
                 self._engine.store.consume, [Consumed(row.id, DEAD, result)], now, list(said)
             )
             log.error(
-                "inbox row %s failed %d times and is now a dead letter (sayso inbox list): %s", row.key, tries, way
+                "inbox row %s failed %d times and is now a dead letter (sayso inbox list): %s",
+                row.key,
+                tries,
+                way,
             )
             self.forget(row)
 

@@ -113,7 +113,9 @@ class NoFrontend(Frontend):
 
     async def deliver(self, message: Message, key: str) -> dict[str, Json]:
         """See `Frontend.deliver`."""
-        raise NotDelivered("There is nothing to deliver messages with: give the Runtime a frontend (frontend=...).")
+        raise NotDelivered(
+            "There is nothing to deliver messages with: give the Runtime a frontend (frontend=...)."
+        )
 
     def observe(self, state: State, events: Sequence[Event]) -> None:
         """See `Frontend.observe`."""

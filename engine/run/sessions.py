@@ -65,7 +65,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("sayso.engine")
 
-_LEFT = "Session {} was written by a newer release of sayso. It is not changed and continues under that release."
+_LEFT = (
+    "Session {} was written by a newer release of sayso. It is not changed and continues under that release."
+)
 CACHED_SESSIONS = 256
 """Most released sessions in the cache, so that successive answers need no loading."""
 
@@ -366,9 +368,7 @@ class Sessions:
         found = repairs(stored_state(self.store, session_id), self.store.derived(session_id))
         places = [row for row in found if isinstance(row, PutLock | TakeLock)]
         if any(isinstance(row, TakeLock) for row in places):
-            log.error(
-                "the place of %s in the queue for its lock was deleted; it is restored", session_id
-            )
+            log.error("the place of %s in the queue for its lock was deleted; it is restored", session_id)
             self.store.consume((), self.now(), places)
 
     async def give_back(self, live: ActiveSession) -> CommitResult:

@@ -341,7 +341,9 @@ def row_error(error: Exception) -> StorageError | None:
 def _translate(error: apsw.Error, path: Path, patience: float | None = None) -> StorageError:
     extended = getattr(error, "extendedresult", 0)
     if isinstance(error, apsw.FullError):
-        return StorageFull(f"No space is left for {path}; nothing was written. Free some space, and work continues.")
+        return StorageFull(
+            f"No space is left for {path}; nothing was written. Free some space, and work continues."
+        )
     if isinstance(error, apsw.IOError):
         if extended in _UNSYNCED:
             return StorageBroken(_broken_text(path, str(error)))

@@ -40,9 +40,7 @@ def copy_store(source: Store, target: Store) -> int:
     if (reason := source.suspended()) is not None:
         raise CopyRefused(why=f"The source store is suspended: {reason}")
     if source.vault is not None and target.vault is None:
-        raise CopyRefused(
-            why="The source store is encrypted, but the target has no SAYSO_ENCRYPTION_KEYS."
-        )
+        raise CopyRefused(why="The source store is encrypted, but the target has no SAYSO_ENCRYPTION_KEYS.")
     source.changed()
     try:
         if target.vault is not None:

@@ -71,9 +71,7 @@ def _verified(sealer: Sealer, data: bytes) -> Iterator[tuple[DataKey, bytes]]:
             wrapped, body = (base64.b64decode(told[name], validate=True) for name in ("key", "body"))
             key, mac = DataKey(_SCOPE, str(told["keyId"]), wrapped), str(told["mac"]).encode()
         except (NotJson, ValueError, KeyError, TypeError) as error:
-            raise SnapshotRefused(
-                "This is not an encrypted file of sayso: a line cannot be read."
-            ) from error
+            raise SnapshotRefused("This is not an encrypted file of sayso: a line cannot be read.") from error
         if not hmac.compare_digest(sealer.mac(b"envelope", key.key_id, wrapped, body).hex().encode(), mac):
             raise SnapshotRefused("This file was changed, or was signed with another key (SAYSO_SECRET_KEY).")
         yield key, body

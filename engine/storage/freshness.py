@@ -80,9 +80,7 @@ class Freshness(WriteWatch):
             point = self._stored()
             went_back = point is not None and self._last is not None and point.counter <= self._last.counter
             if point is None or went_back or not self._points.genuine(point):
-                self.suspended = (
-                    f"{self._database} was replaced by an older state while it was served, or its freshness record was changed."
-                )
+                self.suspended = f"{self._database} was replaced by an older state while it was served, or its freshness record was changed."
                 raise StoreSuspended(self.suspended)
             self._advanced(point)
 
@@ -148,7 +146,9 @@ class Freshness(WriteWatch):
                 "may be older than its last acknowledged commit."
             )
         if newest is None:
-            return f"{self._anchor.path} does not verify: the required age of {self._database.name} is unknown."
+            return (
+                f"{self._anchor.path} does not verify: the required age of {self._database.name} is unknown."
+            )
         if stored is None:
             return self._older(newest.counter)
         if not self._points.genuine(stored):

@@ -303,9 +303,7 @@ class PostgresConnection(Database):
             if time.monotonic() - begun > self.unsure_seconds:
                 break
             time.sleep(delay)
-        self.broken = (
-            f"{shown(self.url)} went away during a commit, and its outcome is unknown. End this process, and start it again once the server is back."
-        )
+        self.broken = f"{shown(self.url)} went away during a commit, and its outcome is unknown. End this process, and start it again once the server is back."
         raise StorageBroken(self.broken)
 
     def _roll_back(self) -> None:

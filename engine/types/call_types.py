@@ -327,6 +327,8 @@ def _remedy(found: Type, takes: int) -> str | None:
         return "make it a number: `| int`"
     if takes & TEXT:
         return (
-            "`| join(', ')` joins a list into text" if found.kinds & LIST else "`| string` converts it to text"
+            "`| join(', ')` joins a list into text"
+            if found.kinds & LIST
+            else "`| string` converts it to text"
         )
     return None

@@ -274,9 +274,7 @@ class Inference:
                 _MOMENT.fullmatch(str(value)) for value in found.values
             )
             if known.moment and not found.moment and found.kinds & TEXT and not written:
-                message = (
-                    f"{told(other)} is compared with a moment as text, and may have another offset"
-                )
+                message = f"{told(other)} is compared with a moment as text, and may have another offset"
                 source = source_of(other)
                 hint = f"convert it to a moment: `{source or '...'} | moment`"
                 self.wrong.append(Wrong(message, hint, source_of(node), doubt=True))
@@ -338,7 +336,9 @@ class Inference:
                 "`in` takes a list, text or a mapping",
             )
         elif b.kinds == TEXT and not a.unknown and not a.kinds & TEXT:
-            self.report(node, f"{told(left[0])} is {words(a)}, but only text can be `in` text", "use `| string`")
+            self.report(
+                node, f"{told(left[0])} is {words(a)}, but only text can be `in` text", "use `| string`"
+            )
         elif b.kinds == LIST and b.items is not None:
             inner = (nodes.Const(None), b.items)
             if (
@@ -365,8 +365,7 @@ class Inference:
 
     def _order(self, node: nodes.Node, left: Side, right: Side) -> None:
         sides = [
-            (each, self.present(each, found, "null cannot be compared"))
-            for each, found in (left, right)
+            (each, self.present(each, found, "null cannot be compared")) for each, found in (left, right)
         ]
         (_, a), (_, b) = sides
         if a.unknown or b.unknown or not a.kinds or not b.kinds:

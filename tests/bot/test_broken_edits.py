@@ -41,7 +41,9 @@ def test_a_flow_whose_file_was_never_right_is_not_just_unknown(tmp_path: Path, n
     async def story() -> None:
         async with town(tmp_path, {name: BROKEN}) as place:
             root = await place.start("ana", "say")
-            assert f"`say` cannot be started: its file cannot be loaded. {name}.yml:3:19" in texts(place, root)
+            assert f"`say` cannot be started: its file cannot be loaded. {name}.yml:3:19" in texts(
+                place, root
+            )
 
     play(story)
 

@@ -313,7 +313,9 @@ def test_home_shows_a_rejection_as_a_decision() -> None:
 
 def test_a_question_at_a_limit_says_what_it_is() -> None:
     """Its message has a head of its own, and a button for each way to continue."""
-    asked = prompt(kind="limit", message="*a* has not finished, and the 2 rounds are used up.", accepts_text=False)
+    asked = prompt(
+        kind="limit", message="*a* has not finished, and the 2 rounds are used up.", accepts_text=False
+    )
     made = question_message(session(asked), asked, FLOW)
     assert "🔁 *Limit reached:*" in "\n".join(texts(made.blocks))
 

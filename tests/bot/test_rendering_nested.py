@@ -129,7 +129,9 @@ def test_a_held_session_says_that_it_is_paused_and_by_whom() -> None:
     """The card and `status` say paused, by whom, and what is still asked; the session can still be cancelled."""
     case = applied(rollout(), 0).when(Hold(ANA, phrases.by(ANA)))
     assert lines(case)[0] == "⏸️ *Paused* · by ana · 1 open question"
-    assert "is paused by ana (`resume` continues it)" in phrases.status_text([(case.state, case.flow)], case.now)
+    assert "is paused by ana (`resume` continues it)" in phrases.status_text(
+        [(case.state, case.flow)], case.now
+    )
     assert buttons(card(case.state, case.flow, case.now).blocks)
     case.when(Resume("resume", ANA, "key-r"))
     assert lines(case)[0].startswith("🟡 *Waiting*")

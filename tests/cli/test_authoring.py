@@ -291,9 +291,7 @@ def test_a_scenario_reads_no_file_elsewhere(bench: Bench, folder: Path, text: st
     given = {"file": "scenarios/a.yml", "text": text.replace("{outside}", str(outside))}
     for name in ("test", "validate", "save"):
         found: Any = bench.call(name, given)
-        assert [problem["message"] for problem in found["problems"]] == [
-            "it is outside the flows folder"
-        ]
+        assert [problem["message"] for problem in found["problems"]] == ["it is outside the flows folder"]
 
 
 def test_a_loop_of_links_is_no_file(bench: Bench, folder: Path) -> None:

@@ -88,8 +88,7 @@ def test_a_warning_is_told_and_is_no_problem(cli: Cli) -> None:
     done = cli.run("validate", "runs-on.yml")
     assert done.code == 0
     assert (
-        "runs-on.yml:4:1: warning: `apply` also runs after `gate` was rejected\n  hint: leave out"
-        in done.out
+        "runs-on.yml:4:1: warning: `apply` also runs after `gate` was rejected\n  hint: leave out" in done.out
     )
     assert "1 flow without problems, 1 warning: runs-on" in done.out
 

@@ -197,7 +197,9 @@ def test_a_run_that_waits_says_whether_it_could_go_on(cli: Cli) -> None:
     cli.write("new.yml", DEPLOY.replace(GATE, "  - id: door\n").replace("covers: ship, ", ""))
     told = cli.run("replay", "deploy", "--against", "new.yml")
     assert told.code == 1
-    assert "it waits and could not continue: gate: is running, and the new version does not have it" in told.out
+    assert (
+        "it waits and could not continue: gate: is running, and the new version does not have it" in told.out
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)

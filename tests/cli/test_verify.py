@@ -112,4 +112,7 @@ def test_a_state_that_its_journal_does_not_give_is_refused(
     document = json.loads(exported.read_bytes())
     document["state"]["phase"] = "ended"
     exported.write_text(json.dumps(document))
-    assert "differs from the state that its journal gives" in verdict(exported, capsys, tmp_path / "none")["problem"]
+    assert (
+        "differs from the state that its journal gives"
+        in verdict(exported, capsys, tmp_path / "none")["problem"]
+    )

@@ -271,7 +271,13 @@ CASES = [
     ),
     Case("the requester raises a cap", ANA, "resolve", target(CAP), None),
     Case("an admin raises it", BEN, "resolve", target(CAP, admins=frozenset({"UBEN"})), None),
-    Case("a colleague does not raise it", BEN, "resolve", target(CAP), "Only Ana can decide how this continues."),
+    Case(
+        "a colleague does not raise it",
+        BEN,
+        "resolve",
+        target(CAP),
+        "Only Ana can decide how this continues.",
+    ),
     Case(
         "an approval is not resolved",
         ANA,

@@ -117,8 +117,7 @@ def test_the_reasons_say_what_to_do() -> None:
     edited = Question(kind="approval", approvers=("UBEN", "@sre"), exclude_requester=True, editors=("UBEN",))
     target = Target(home_team=TEAM, requester_id="UANA", prompt=edited, names=names)
     assert (
-        authorize(BEN, "decide", target).reason
-        == "You changed this, so somebody else must approve it: @sre."
+        authorize(BEN, "decide", target).reason == "You changed this, so somebody else must approve it: @sre."
     )
     assert authorize(ANA, "decide", target).reason == (
         "You started this, so somebody else must approve it: Ben or @sre."

@@ -105,7 +105,9 @@ async def test_a_script_that_has_ended_says_what_came() -> None:
     """One turn too many is an error that shows the message and is not worth a retry."""
     provider = scripted({"text": "bye"})
     await complete(provider, request())
-    with pytest.raises(ScriptError, match="ended after 1 turns, but another call came: 'Why is it failing") as caught:
+    with pytest.raises(
+        ScriptError, match="ended after 1 turns, but another call came: 'Why is it failing"
+    ) as caught:
         await complete(provider, request())
     assert not caught.value.retryable
 

@@ -164,7 +164,9 @@ def _at_cap(step: Step, owner: str, cap: budget.Cap) -> None:
         step.ask(owner, budget.cap_prompt(node, cap))
         return
     used = f"{cap.used} of {cap.cap} are used" if cap.used else f"{cap.cap} are left"
-    message = f"node {node.id}: {used}, the next call may use up to {cap.next_}, and `finally` cannot ask people"
+    message = (
+        f"node {node.id}: {used}, the next call may use up to {cap.next_}, and `finally` cannot ask people"
+    )
     step.fail(owner, {"type": "budget", "message": message})
 
 

@@ -79,7 +79,9 @@ def _agent(with_: Mapping[str, Any], around: AgentContext) -> Iterator[Fault]:
         for path in _expressions_in(with_.get(field)) if not has_expression(with_.get(field)) else ():
             yield Fault((field, *path), f"`{field}` cannot contain expressions", "write it out")
     if with_.get("approvals") and not around.asks:
-        yield Fault(("approvals",), "`finally` cannot ask people", "leave out the tools that need it", on_key=True)
+        yield Fault(
+            ("approvals",), "`finally` cannot ask people", "leave out the tools that need it", on_key=True
+        )
 
 
 def _named_approvers(memory: Json, approvals: Mapping[str, Any]) -> Iterator[Fault]:
@@ -227,7 +229,9 @@ def _approvals(name: str, written: Any, known: Mapping[str, Entry], around: Agen
     if name in known and known[name].name in UNDECIDED - around.tools.keys():
         asks = known[name].name in ASKS_PEOPLE
         why = (
-            "a question from the model is not a tool call that people approve" if asks else "a plan only shows what the model does; there is nothing to approve"
+            "a question from the model is not a tool call that people approve"
+            if asks
+            else "a plan only shows what the model does; there is nothing to approve"
         )
         yield Fault((name,), why, "leave it out", on_key=True)
     if name != ANY and name not in known:

@@ -46,7 +46,9 @@ def _input_values(path: Path, name: str, document: InputDoc) -> Iterator[Fault]:
     if "default" not in given or (document.default is None and document.required is False):
         return
     if has_expression(document.default):
-        yield Fault((*path, "default"), "a default cannot contain expressions", "compute it in a node of type `set`")
+        yield Fault(
+            (*path, "default"), "a default cannot contain expressions", "compute it in a node of type `set`"
+        )
         return
     problem = check_value(entry, document.default)
     if problem is not None:

@@ -104,9 +104,7 @@ def _nobody(flow: Flow) -> Iterator[Problem]:
         ]
         if any(map(_is_for_nobody, [node, *inside])):
             message = f"{by} can start this flow, and such a run has no requester for `{node.id}`"
-            yield Problem(
-                flow.file, node.line, 1, message, "also name people, a group (@sre) or channel"
-            )
+            yield Problem(flow.file, node.line, 1, message, "also name people, a group (@sre) or channel")
 
 
 def _is_for_nobody(node: Node) -> bool:

@@ -392,7 +392,10 @@ def check_values(
         for key, item in value.items():
             if has_expression(key):
                 yield Fault(
-                    (*path, key), "a key cannot contain expressions", "use expressions in values only", on_key=True
+                    (*path, key),
+                    "a key cannot contain expressions",
+                    "use expressions in values only",
+                    on_key=True,
                 )
             yield from inner(item, (*path, key), exact=below(exact, key))
     elif isinstance(value, list):

@@ -154,7 +154,9 @@ def _rules(nodes: NodeList, node: Node) -> Iterator[str]:
         asks = node.crash_policy(node.config) == "ask"
         yield f"If it is interrupted, {'people are asked whether it was done' if asks else 'it runs again'}."
     for edge in nodes.loops[node.id] if nodes.is_graph else ():
-        then = {"fail": "the run fails", "continue": "the run continues", "ask": "people are asked"}[edge.on_limit]
+        then = {"fail": "the run fails", "continue": "the run continues", "ask": "people are asked"}[
+            edge.on_limit
+        ]
         condition = f"If {_text(edge.when.raw)}, back" if edge.when is not None else "Back"
         most = f", at most {edge.max_iterations} times, then {then}" if edge.max_iterations else ""
         yield f"{condition} to {edge.to}{most}."
@@ -179,9 +181,7 @@ def _shell(node: Node) -> Iterator[str]:
     else:
         lines = [line for line in str(words or node.config.get("script")).splitlines() if line.strip(" #!")]
         code = [line for line in lines if not line.lstrip().startswith("#")] or lines
-        more = (
-            f" and {len(code) - 1} more lines" if len(code) > 2 else " and 1 more line" if code[1:] else ""
-        )
+        more = f" and {len(code) - 1} more lines" if len(code) > 2 else " and 1 more line" if code[1:] else ""
         yield f"runs a script: `{_text(code[0] if code else '', 100)}`{more}."
 
 

@@ -352,7 +352,9 @@ class AgentOutcome(NodeEvent, tag="agent:outcome", phases=ALWAYS, audit="content
         same(self.node_id, run.node_id, "agent")
         agent = agent_at(state, path)
         if agent.calls or agent.final:
-            raise MalformedJournal(f"{path} cannot continue: tool calls are unfinished, or it has given its final answer")
+            raise MalformedJournal(
+                f"{path} cannot continue: tool calls are unfinished, or it has given its final answer"
+            )
         needs, may = _NEEDS.get(self.how, ()), _MAY.get(self.how, ())
         if self.actor is not None and self.how != "stop":
             may = (*may, *_CHANGES)

@@ -291,9 +291,7 @@ class IterationCompleted(NodeEvent, tag="container:iterationCompleted", phases=W
             through(frame, self.scope)
             same(self.unreached, None, "nodes that it did not come to")
         elif frame.running or any(node_id in frame.nodes for node_id in self.unreached or ()):
-            raise MalformedJournal(
-                f"{self.scope} has not finished, or did reach nodes listed as not reached"
-            )
+            raise MalformedJournal(f"{self.scope} has not finished, or did reach nodes listed as not reached")
         nodes, outputs = state.nodes, {}
         # In the order of the file: a map has none, and an output must be the same in every process.
         for node_id, inner in sorted(frame.nodes.items(), key=lambda item: state.nodes[item[1]].position):
@@ -403,7 +401,9 @@ def _resets(state: State, frame: Frame, graph: Graph, event: LoopIterate) -> Non
     """Check that all nodes that get another visit have ended, including the target."""
     again = event.reset or []
     if event.edge_to not in again or len(set(again)) < len(again):
-        raise MalformedJournal(f"{event.edge_to} and the nodes after it must each be visited again exactly once")
+        raise MalformedJournal(
+            f"{event.edge_to} and the nodes after it must each be visited again exactly once"
+        )
     for node_id in again:
         path = frame.nodes.get(node_id)
         if path is None or node_id in graph.again or node_id in graph.ended or path in state.active:

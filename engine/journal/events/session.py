@@ -174,9 +174,7 @@ class FlowFinalizing(Event, tag="flow:finalizing", phases=ENDS | moves("finalizi
         elif self.outcome == "failed" and self.error is not None:
             _has_failed(state, self.path, self.error)
         else:
-            raise MalformedJournal(
-                "a flow that no person ended is complete, or failed with an error"
-            )
+            raise MalformedJournal("a flow that no person ended is complete, or failed with an error")
         if (self.error is None) != (self.outcome != "failed") or (self.path and not self.error):
             raise MalformedJournal("a flow has an error and its path exactly if it failed")
         return replace(

@@ -129,7 +129,9 @@ def _bytes(ctx: NodeContext, path: str) -> bytes:
 def _write(ctx: NodeContext, path: str, content: str) -> Json:
     data = content.encode("utf-8", "replace")
     if len(data) > MOST_WRITTEN:
-        raise Refusal("too_large", f"the text has {len(data):,} bytes; files written here can have at most 1 MiB")
+        raise Refusal(
+            "too_large", f"the text has {len(data):,} bytes; files written here can have at most 1 MiB"
+        )
     *folders, name = session_path(path)
     beside = f".sayso-{secrets.token_hex(8)}"
     try:

@@ -217,7 +217,10 @@ def _names(folder: str | Path) -> list[str]:
 
 def _not_started(command: Command, error: OSError | ValueError) -> Failed:
     hints: Mapping[int | None, tuple[str, str]] = {
-        errno.ENOEXEC: ("not_executable", "it is not a program; a script needs a first line such as #!/bin/sh"),
+        errno.ENOEXEC: (
+            "not_executable",
+            "it is not a program; a script needs a first line such as #!/bin/sh",
+        ),
         errno.ENOENT: ("not_found", "the interpreter in its first line does not exist"),
         errno.EACCES: ("not_executable", "it or its interpreter is not executable"),
         errno.E2BIG: (

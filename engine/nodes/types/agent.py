@@ -31,7 +31,9 @@ def _file(value: Any) -> str | dict[str, Json]:
         return value
     if isinstance(value, dict) and isinstance(value.get("path"), str):
         return value
-    raise ValueError(f"expected a file from an `ask`, or a file name in the session's folder, not {kind_of(value)}")
+    raise ValueError(
+        f"expected a file from an `ask`, or a file name in the session's folder, not {kind_of(value)}"
+    )
 
 
 AgentFile: TypeAlias = Annotated[

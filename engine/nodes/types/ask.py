@@ -102,9 +102,7 @@ class AskConfig(Config):
         """The default belongs to `on_timeout: default` and is one of the choices; choices differ; one way to answer."""
         yield from _form_conflicts(raw)
         if raw.get("own_words") is True and raw.get("choices") is None:
-            yield Fault(
-                ("own_words",), "`own_words` needs `choices`", on_key=True
-            )
+            yield Fault(("own_words",), "`own_words` needs `choices`", on_key=True)
         takes_files = raw.get("accept") in ("files", ["files"], ["text", "files"], ["files", "text"])
         for other in ("choices", "form"):
             if takes_files and raw.get(other) is not None:

@@ -20,7 +20,9 @@ from engine.types.lattice import ANY, LIST, NUMBERS, Type
 
 def _variable(value: Any) -> str:
     if not isinstance(value, str) or not NAME.fullmatch(value) or len(value) > MAX_NAME:
-        raise ValueError(f"{kind_of(value)} is not a valid name: use lowercase letters, digits and _, starting with a letter")
+        raise ValueError(
+            f"{kind_of(value)} is not a valid name: use lowercase letters, digits and _, starting with a letter"
+        )
     if value in RESERVED_WORDS and value != "item":
         raise ValueError(f"`{value}` is a reserved word and cannot name the item")
     return value

@@ -89,7 +89,9 @@ class HttpConfig(Config):
     def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:
         """Require at most one body, an http address, and valid header names."""
         if "body" in raw and "json" in raw:
-            yield Fault(("json",), "`body` and `json` cannot be used together", "keep one of them", on_key=True)
+            yield Fault(
+                ("json",), "`body` and `json` cannot be used together", "keep one of them", on_key=True
+            )
         url = raw.get("url")
         if (
             isinstance(url, str)

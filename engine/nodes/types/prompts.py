@@ -215,7 +215,5 @@ def too_few(raw: Mapping[str, Json]) -> Iterator[Fault]:
         return
     count = one_by_one(people, ["requester"] if raw.get("exclude_requester") is True else [])
     if people and required > 1 and count is not None and count < required:
-        told = (
-            "only one person is listed" if count == 1 else f"only {count} people are listed"
-        )
+        told = "only one person is listed" if count == 1 else f"only {count} people are listed"
         yield Fault(("required",), f"{required} people must approve, but {told}")

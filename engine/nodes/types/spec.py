@@ -324,7 +324,10 @@ def spelled_out(path: tuple[str | int, ...], value: Json) -> Iterator[Fault]:
         for key, item in value.items():
             if is_marker_key(key):
                 yield Fault(
-                    (*path, key), f"`{key}` cannot be written by hand", "write {{ secrets.NAME }}", on_key=True
+                    (*path, key),
+                    f"`{key}` cannot be written by hand",
+                    "write {{ secrets.NAME }}",
+                    on_key=True,
                 )
             else:
                 yield from spelled_out((*path, key), item)
