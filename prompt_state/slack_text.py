@@ -60,7 +60,7 @@ def _checked(text: str) -> str:
     size = len(cleaned.encode())
     if size > MAX_BYTES:
         raise TooLong(
-            f"This message has {size:,} bytes and the most is {MAX_BYTES:,}. "
+            f"This message has {size:,} bytes; the limit is {MAX_BYTES:,}. "
             "It was not used: please send a shorter one."
         )
     return cleaned

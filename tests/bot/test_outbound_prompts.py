@@ -134,7 +134,7 @@ async def test_a_prompt_that_closes_while_its_post_is_uncertain_shows_that_it_is
     rig.send()
     await rig.settled(key)
     await rig.settled(card_key(session_id))
-    (prompt,) = rig.posts("asked of")
+    (prompt,) = rig.posts("requested from")
     assert buttons(prompt) == []
     assert "*Withdrawn:*" in prompt["text"]
 

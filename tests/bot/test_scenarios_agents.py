@@ -199,7 +199,7 @@ async def test_a_script_that_does_not_fit_says_where(tmp_path: Path, script: str
 async def test_an_agent_without_a_script_says_what_to_write(tmp_path: Path) -> None:
     """No model is ever asked."""
     result = await talked(tmp_path, "steps:\n  - expect: {status: complete}")
-    assert "Write under `claude` a list of turns" in report(result)
+    assert "Add a list of turns under `claude`" in report(result)
 
 
 # --- seeded faults -------------------------------------------------------------------------------------------

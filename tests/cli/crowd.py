@@ -37,7 +37,7 @@ DEADLINE = 60.0
 PEOPLE = ("ana", "ben", "cleo")
 CARRIED_OUT = (0, 1, 3)
 """Exit codes of a command that was carried out: the session is complete, failed or was aborted, or waits."""
-_KEPT = ("queued", "The request is kept", "It is kept")
+_KEPT = ("queued", "The request stays queued", "It stays queued", "The request is kept")
 REFUSED = (2, 5)
 """Exit codes of one that was not: the question is unknown by now, or takes this no more."""
 _KEY = "$SAYSO_IDEMPOTENCY_KEY"

@@ -57,7 +57,7 @@ def test_two_people_decide_what_one_of_them_changed(cli: Cli) -> None:
     assert cli.run("prompts", "answer", prompt, "Approve", "--as", "eve").code == 3
     assert cli.lines("shipped") == []
     done = cli.run("prompts", "answer", prompt, "Reject", "--as", "eve")
-    assert "needs a reason" in done.err
+    assert "give a reason" in done.err
     done = cli.run("prompts", "answer", prompt, "Reject", "--reason", "too late today", "--as", "eve")
     assert done.code == 8, done
     # Who was only played is told so where it ends, and where it is looked at.
@@ -220,7 +220,7 @@ def test_calls_are_allowed_always_listed_and_asked_about_again(cli: Cli) -> None
     (grant,) = cli.run("grants", "list", "--json").json["grants"]
     assert (grant["used"], grant["fields"]) == (1, {"lines": {"is": 7}})
     assert "lines: 7" in cli.run("grants", "list").out
-    assert "asked about again" in cli.run("grants", "revoke", first).out
+    assert "asked about such calls again" in cli.run("grants", "revoke", first).out
     assert cli.run("grants", "list", "--json").json["grants"] == []
     cli.run("prompts", "answer", second["promptId"], "approve", "--no-wait")
     (third,) = cli.run("prompts", "list", "--json").json["prompts"]
@@ -283,7 +283,7 @@ def test_notes_of_agents_are_listed_edited_and_forgotten(cli: Cli) -> None:
     assert "It was the disk." in cli.run("memory", "list").out
     assert cli.run("memory", "edit", note["noteId"], " ").code == 2
     assert "2,000 characters" in cli.run("memory", "edit", note["noteId"], "x" * 2001).err
-    assert "is forgotten" in cli.run("memory", "forget", note["noteId"]).out
+    assert "was deleted" in cli.run("memory", "forget", note["noteId"]).out
     assert "There is no note" in cli.run("memory", "forget", note["noteId"]).err
     assert "There are no notes." in cli.run("memory", "list").out
 
@@ -307,7 +307,7 @@ def test_grants_beyond_a_run_are_listed_and_revoked_and_a_terminal_gives_none(cl
     (grant,) = cli.run("grants", "list", "--json").json["grants"]
     assert (grant["grantId"], grant["scope"], grant["used"]) == (row.kept_id, "flow:demo@C1", 0)
     assert "flow:demo@C1" in cli.run("grants", "list").out
-    assert "asked about again" in cli.run("grants", "revoke", row.kept_id).out
+    assert "asked about such calls again" in cli.run("grants", "revoke", row.kept_id).out
     assert cli.run("grants", "list", "--json").json["grants"] == []
 
 

@@ -144,5 +144,5 @@ def test_keys_that_come_after_plain_rows_name_the_way_on(cli: Cli) -> None:
     assert copied.code == 0
     key = (cli.cwd / ".sayso/sayso.db.key").read_text().strip()
     with_keys(cli, OLD).env["SAYSO_SECRET_KEY"] = f"hex:{key}"
-    assert "not encrypted" not in cli.run("--db", ".sayso/new.db", "doctor").out
+    assert "unencrypted" not in cli.run("--db", ".sayso/new.db", "doctor").out
     assert "kingfisher" in cli.run("--db", ".sayso/new.db", "sessions", "list").out

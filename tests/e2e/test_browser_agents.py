@@ -164,7 +164,7 @@ async def test_an_agent_is_steered_stopped_and_resumed(
         await expect(visit.thread).not_to_contain_text("writing …")
         await visit.shot("stopped")
         await visit.write("resume and restart nothing")
-        await visit.says("goes on.", "Nothing was restarted.", "Completed in")
+        await visit.says("continues.", "Nothing was restarted.", "Completed in")
         await visit.shot("resumed")
     assert claude.refused == []
     assert "restart nothing" in str(claude.requests[2].body["messages"][-1])

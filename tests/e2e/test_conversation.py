@@ -267,7 +267,7 @@ async def test_a_control_word_is_a_whole_message_and_never_stands_over_a_choice(
         await thread.reply("ana", "Stop!")
         await thread.says("Use `resume` to continue")
         await thread.reply("ana", "resume")
-        await thread.says("goes on")
+        await thread.says("continues")
         await thread.reply("ana", "please stop asking")
         await thread.says("stop because please stop asking")
 

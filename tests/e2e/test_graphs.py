@@ -55,7 +55,7 @@ async def test_a_graph_goes_on_after_a_kill_a_failure_and_a_pause(tmp_path: Path
         await thread.reply("ana", "pause")
         await thread.says("Use `resume` to continue")
         await thread.reply("ana", "resume please")
-        await thread.says("goes on")
+        await thread.says("continues")
         await thread.reply("ana", "fine")
         await thread.says("joined left=go right=fine")
         await thread.says("*Completed*")

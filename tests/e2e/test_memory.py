@@ -106,7 +106,7 @@ async def test_members_list_edit_and_forget_notes_where_they_were_made(tmp_path:
             await says(bot, f"memory edit {row.kept_id} Mondays & Fridays")
         ).replace("&amp;", "&")
         assert "changed by" in await says(bot, "memory", "ben")
-        assert "is forgotten" in await says(bot, f"memory forget {row.kept_id}", "ben")
+        assert "was deleted" in await says(bot, f"memory forget {row.kept_id}", "ben")
         assert "There is no note" in await says(bot, f"memory forget {row.kept_id}", "ben")
         assert "I know nothing" in await says(bot, "use")
         (gone,) = bot.store.kept.rows("note")

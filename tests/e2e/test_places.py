@@ -146,7 +146,7 @@ async def test_control_words_are_for_those_sessions_that_their_author_may_steer(
         await thread.reply("cleo", "resume")
         await workspace.wait_for(lambda: bool(whispers(workspace, "cleo")))
         await thread.reply("ben", "resume")
-        assert "*more* goes on" in words(await thread.says("goes on."))
+        assert "*more* continues" in words(await thread.says("continues."))
         await thread.reply("ben", "cancel")
         asked = await thread.says("Cancel *more*?")
         await thread.press("ben", asked, "Cancel run")

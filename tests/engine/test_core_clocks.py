@@ -283,10 +283,10 @@ edges: [{from: a, to: q}, {from: q, to: b}]
         ("timeout: 1h, on_timeout: aprove", "expected fail, default or goto:<id>"),
         ('timeout: 1h, on_timeout: "{{ inputs.x }}"', "`on_timeout` cannot contain expressions"),
         ("remind_every: 10s", "a minute or more"),
-        ("escalate: [{after: 15m, to: [nobody]}]", "names nobody"),
+        ("escalate: [{after: 15m, to: [nobody]}]", "does not name a person"),
         ("escalate: [{after: 15m, to: ['dm:@sre']}]", "is not one person"),
-        ("escalate: [{after: 2h, to: [U0BEN]}], timeout: 1h", "the `timeout` comes before this"),
-        ("remind_every: 2h, timeout: 1h", "the `timeout` comes before this"),
+        ("escalate: [{after: 2h, to: [U0BEN]}], timeout: 1h", "the `timeout` is sooner"),
+        ("remind_every: 2h, timeout: 1h", "the `timeout` is sooner"),
         ("escalate: [{to: [U0BEN]}]", "`after` is missing"),
         ("hours: {timezone: UTC}", "`hours` are for"),
         ("timeout: 1h, hours: {timezone: Mars/Olympus}", "is not a time zone"),
@@ -321,7 +321,7 @@ nodes:
 def test_an_evaluated_target_is_checked_too() -> None:
     """What an expression makes of `to` must name somebody."""
     spec = node_types()["ask"]
-    with pytest.raises(InvalidConfig, match="names nobody"):
+    with pytest.raises(InvalidConfig, match="does not name a person"):
         spec.validate({"message": "Go?", "escalate": [{"after": "15m", "to": ["the boss"]}]})
 
 

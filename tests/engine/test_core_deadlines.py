@@ -125,7 +125,7 @@ def doubted(case: Scenario) -> Facts:
 def test_a_clock_that_jumped_decides_neither_for_nor_against_an_answer() -> None:
     """It is not refused as too late, and does not count: it waits for the second look."""
     case = shown(ASK).later(7_200)
-    with pytest.raises(ClockJumped, match="looked at again"):
+    with pytest.raises(ClockJumped, match="checked again"):
         decide(case.flow, case.state, case.answer(text="fine"), doubted(case), KINDS)
 
 

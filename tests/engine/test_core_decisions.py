@@ -130,7 +130,7 @@ def test_a_rejection_needs_its_reason() -> None:
     case = gate(require_reason=True)
     for reason in (None, "", "  \n "):
         text = case.refused(case.answer("reject", actor=BEA, reason=reason), InvalidAnswer)
-        assert "say why" in text
+        assert "give a reason" in text
     case.when(case.answer("reject", actor=BEA, reason="not tonight"))
     assert decided(case) == ("reject", ["UBEA"], "not tonight")
     assert decided_at_once(gate(require_reason=True)) == "approve"

@@ -170,7 +170,7 @@ def test_of_two_flows_of_one_name_the_first_file_is_called(tmp_path: Path) -> No
 def test_without_a_folder_only_the_flow_itself_can_be_called() -> None:
     """A text alone has no neighbours, and the error says where they would stand."""
     with pytest.raises(
-        FlowError, match="there is no flow `middle`\n  hint: a flow calls those in the folder"
+        FlowError, match="there is no flow `middle`\n  hint: a flow can call the flows in the folder"
     ):
         load_flow(OUTER, "outer.yml")
 

@@ -169,7 +169,7 @@ BAD: list[tuple[str, str]] = [
     ("{{ x | attr('y') }}", "unknown filter"), ("{{ x | xmlattr }}", "unknown filter"), ("{{ x is fine }}", "unknown test"),
     ("{{ self }}", "unknown name"), ("{{ _x }}", "unknown name"), ("{{ __class__ }}", "unknown name"), ("{{ range(*[1]) }}", "before an argument"),
     ("{{ x | join(**{}) }}", "before an argument"), ("{% if a %}{% endif %}", "statements"), ("{{ a && b }}", "write `a and b`"),
-    ("{{ !a }}", "write `not a`"), ("{{.Names}}", "plain text"),
+    ("{{ !a }}", "write `not a`"), ("{{.Names}}", "literal braces"),
     ("{{ " + "-" * 100 + "1 }}", "deeper"), ("{{ " + "1+" * 5000 + "1 }}", "longer"), ("{{ " + "not " * 100 + "x }}", "deeper"),
     ("{{ '\\ud800' }}", "Unicode"), ("{{ " + "[" * 500 + "]" * 500 + " }}", "deeper"), ("{{ " + "9" * 5000 + " }}", ""),
 ]  # fmt: skip

@@ -159,7 +159,7 @@ WRONG: list[tuple[str, dict[str, Json], str]] = [
         "timeout: expected a duration longer than zero, such as 30m",
     ),
     ("ask", {"message": "a", "own_words": True}, "`own_words` needs `choices`"),
-    ("ask", {"message": "a", "who": ["ben"]}, "who[0]: the text 'ben' names nobody"),
+    ("ask", {"message": "a", "who": ["ben"]}, "who[0]: the text 'ben' does not name a person"),
     ("approval", {"message": "a", "approvers": "@sre"}, "approvers: expected a list, not the text '@sre'"),
     (
         "approval",

@@ -155,13 +155,13 @@ def test_an_input_of_text_is_told_to_be_quoted(line: str) -> None:
         ("channels: #ops", 'quote it: "#ops"'),
         ("channels:\n  - #ops", 'quote it: "#ops"'),
         ("channels:\n  - C01\n  - #ops", 'quote it: "#ops"'),
-        ("allowed_to_start:", "write one"),
+        ("allowed_to_start:", "write a value"),
         ("lock: #prod", 'quote it: "#prod"'),
-        ("limits: {deadline: }", "write one"),
-        ("triggers: [{mention: hi, channels: }]", "write one"),
+        ("limits: {deadline: }", "write a value"),
+        ("triggers: [{mention: hi, channels: }]", "write a value"),
         ("triggers:\n  - message: hi\n    channels: #ops", 'quote it: "#ops"'),
         ("description: # later", "before the comment"),
-        ("finally:", "write one"),
+        ("finally:", "write a value"),
     ],
 )
 def test_a_key_without_a_value_is_refused(line: str, hint: str) -> None:
@@ -387,7 +387,7 @@ def test_null_in_a_text_that_is_handed_on_is_a_doubt(kind: str, given: dict[str,
 )
 def test_an_if_without_else_is_refused(text: str) -> None:
     """It gives nothing when the condition is false, which would end a run."""
-    assert "write `else` behind it" in said(node("message", text=text))
+    assert "add `else`" in said(node("message", text=text))
 
 
 def test_an_if_without_else_may_have_a_default() -> None:

@@ -59,10 +59,10 @@ def test_the_same_words_twice_are_warned_of(
         return
     ((file, message),) = across
     assert file == "b.yml"
-    assert "in the flow `a` (a.yml) too" in message
+    assert "is also used in the flow `a` (a.yml)" in message
     assert what in message
     ((_, message),) = within
-    assert "stands here too" in message
+    assert "is also used here" in message
 
 
 def test_words_that_are_the_name_of_another_flow_are_warned_of() -> None:
@@ -74,13 +74,13 @@ def test_words_that_are_the_name_of_another_flow_are_warned_of() -> None:
 @pytest.mark.parametrize("words", ["help", "Status", "memory {x}", "run {x}", "run all of {x}"])
 def test_words_of_the_bot_itself_are_warned_of(words: str) -> None:
     """Words that the bot understands itself may start nothing behind a mention; in a channel they do."""
-    assert "understands" in warned(flow("a", {"mention": words}))[0][1]
+    assert "has its own command" in warned(flow("a", {"mention": words}))[0][1]
     assert warned(flow("a", {"message": words}), flow("b", {"mention": f"please {words}"})) == []
 
 
 def test_flows_with_such_names_are_warned_of() -> None:
     """The name of such a flow alone is answered by the bot."""
-    assert "`run help` alone" in warned(flow("help"))[0][1]
+    assert "only with `run help`" in warned(flow("help"))[0][1]
 
 
 def test_all_words_of_the_bot_are_known() -> None:

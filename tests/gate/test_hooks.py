@@ -289,7 +289,7 @@ async def test_doctor_tells_an_advice_from_a_boundary(hooks: Hooks) -> None:
     assert f"can write {config / 'settings.json'}: an agent" in good.stdout
     (config / "settings.json").write_text(printed.replace('"block"', '"allow"'))
     assert looked().returncode == 1
-    assert "cannot be asked" in looked(SAYSO_GATE_URL="http://127.0.0.1:1").stdout
+    assert "cannot be reached" in looked(SAYSO_GATE_URL="http://127.0.0.1:1").stdout
 
 
 @pytest.mark.parametrize(

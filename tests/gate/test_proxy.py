@@ -277,11 +277,11 @@ async def test_a_call_that_is_none_or_whose_id_is_in_use_is_not_made(gate: Gate,
             await wire.send(head + b'"id":1,"params":' + params + b"}")
             assert (await wire.answer())["result"]["isError"], params
         await wire.send(head + b'"params":{"name":"note","arguments":{}}}')
-        assert "id of its own" in (await wire.answer())["error"]["message"]
+        assert "needs its own id" in (await wire.answer())["error"]["message"]
         await wire.send(head + b'"id":7,"params":{"name":"other"}}')
         await gate.thread()
         await wire.send(head + b'"id":7.0,"params":{"name":"note"}}')
-        assert "id of its own" in (await wire.answer())["error"]["message"]
+        assert "needs its own id" in (await wire.answer())["error"]["message"]
         assert wire.got() == []
 
 

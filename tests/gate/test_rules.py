@@ -147,7 +147,7 @@ def test_every_way_to_ask_is_a_flow() -> None:
         (HEAD + "rules: [{when: {tool: x}, then: alow}]\n" + OTHERWISE, "write `allow`"),
         (
             HEAD + "rules: [{when: {tool: x}, then: {ask: {approvers: [no body]}}}]\n" + OTHERWISE,
-            "names nobody",
+            "does not name a person",
         ),
         (HEAD + "otherwise: {ask: {approvers: [ben@example.com], on_timeout: allow}}\n", "expected deny"),
         (HEAD + "otherwise: {ask: {approvers: [ben@example.com], required: 2}}\n", "only one person"),

@@ -285,7 +285,7 @@ async def test_a_server_over_http_that_was_started_anew_serves_the_next_call(kit
 def test_no_file_names_no_servers(tmp_path: Path) -> None:
     """Without the file there are no servers, and a wanted one is told to be missing."""
     assert servers(tmp_path / "mcp.json") == {}
-    with pytest.raises(McpUnconfigured, match="names none"):
+    with pytest.raises(McpUnconfigured, match="lists none"):
         find(tmp_path / "mcp.json", "grafana")
 
 
@@ -293,11 +293,11 @@ def test_no_file_names_no_servers(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("{", "not JSON"), ("[]", "mcpServers"), ('{"mcpServers": []}', "mcpServers"), ('{"mcpServers": {"a": {}}}', "either `command`"),
-        ('{"mcpServers": {"a": {"command": "x", "url": "http://x"}}}', "either `command`"), ('{"mcpServers": {"a b": {"command": "x"}}}', "a name has"),
+        ('{"mcpServers": {"a": {"command": "x", "url": "http://x"}}}', "either `command`"), ('{"mcpServers": {"a b": {"command": "x"}}}', "in the name"),
         ('{"mcpServers": {"a": {"command": "x", "arg": []}}}', "arg"), ('{"mcpServers": {"a": {"command": ["x"]}}}', "command"),
         ('{"mcpServers": {"a": {"url": "ftp://x"}}}', "url"), ('{"mcpServers": {"a": {"type": "sse", "url": "http://x"}}}', "type"),
-        ('{"mcpServers": {"a": {"command": "x", "args": ["${SAYSO_SECRET_A}"]}}}', "`env` and `headers` only"),
-        ('{"mcpServers": {"a": {"url": "http://x/${SAYSO_SECRET_A}"}}}', "`env` and `headers` only"),
+        ('{"mcpServers": {"a": {"command": "x", "args": ["${SAYSO_SECRET_A}"]}}}', "only in values of `env` and `headers`"),
+        ('{"mcpServers": {"a": {"url": "http://x/${SAYSO_SECRET_A}"}}}', "only in values of `env` and `headers`"),
         ('{"mcpServers": {"a": {"command": "x", "env": {"A": "${HOME}"}}}}', "is not supported"),
         ('{"mcpServers": {"a": {"command": "x", "env": {"A": "${SAYSO_SECRET_A"}}}}', "is not supported"),
     ],

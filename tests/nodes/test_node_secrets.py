@@ -111,7 +111,7 @@ def test_links_out_of_the_directory_are_refused(tmp_path: Path) -> None:
     (tmp_path / "mounted").mkdir()
     (tmp_path / "mounted" / "TOKEN").symlink_to(tmp_path / "outside")
     text = refusal(SecretSource({}, tmp_path / "mounted"), "TOKEN")
-    assert "link out of" in text
+    assert "link that leads out of" in text
     assert "canary" not in text
 
 

@@ -421,8 +421,10 @@ def check_text(
     for segment, reference in references:
         if only and reference.path[0] not in only:
             known = " and ".join(f"`{name}`" for name in only)
-            message = f"`{reference.path[0]}` is not known here"
-            yield Fault(path, message, f"only {known} are", offset=segment.offset, snippet=segment.text)
+            message = f"`{reference.path[0]}` cannot be used here"
+            yield Fault(
+                path, message, f"only {known} can be used", offset=segment.offset, snippet=segment.text
+            )
         else:
             yield from _check_names([(segment, reference)], path, scope)
     yield from _foreign(text, path)

@@ -105,7 +105,7 @@ async def test_files_that_cannot_be_kept_refuse_the_session(world: World) -> Non
     kept_folder(there.workdir).parent.mkdir(parents=True)
     kept_folder(there.workdir).write_text("in the way")
     async with there.life() as engine:
-        with pytest.raises(SnapshotRefused, match="cannot be kept"):
+        with pytest.raises(SnapshotRefused, match="cannot be stored"):
             await engine.resume_from_snapshot(data)
         assert engine.store.sessions.heads() == []
 

@@ -448,7 +448,7 @@ def test_nothing_is_summed_up_behind_an_open_tool_of_the_provider(stop: str) -> 
         ends(case, stop=stop)
     else:
         case.when(case.broke("context_too_long", retryable=False))
-    assert "sums up" not in case.prompt.message
+    assert "summarizes" not in case.prompt.message
     case.decide("model", reason="claude-opus-5-5")
     assert (case.request()["purpose"], case.request()["messages"]) == ("answer", before)
 
