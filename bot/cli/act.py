@@ -90,7 +90,7 @@ def act(
             if mode.json:
                 print_json(result_json(state, store))
                 return exit_of(state)
-            print(f"{state.session_id} lives in a Slack thread and goes on there; it is {state.stands}.")
+            print(f"{state.session_id} runs in a Slack thread and continues there; it is {state.stands}.")
             for prompt in open_prompts(state):
                 print(f"  {asked_line(state, prompt)}")
                 print(f"  answer it there, or: sayso prompts answer {prompt.prompt_id} ANSWER")
@@ -110,7 +110,7 @@ def _tell(store: Store, head: Head, wanted: Act, receipt: Receipt, mode: Mode) -
         about = result_json(state, store) if wanted.about is None else wanted.about
         print_json({**about, "request": receipt.outcome})
     else:
-        print(told(receipt, head, wanted.done or f"Taken; the session is {state.stands}."))
+        print(told(receipt, head, wanted.done or f"Accepted; the session is {state.stands}."))
     return exit_of_receipt(receipt)
 
 
@@ -187,7 +187,7 @@ def list_letters(place: Place, *, as_json: bool) -> int:
         print_json({"deadLetters": [letter_json(row) for row in found]})
         return Exit.OK
     if not found:
-        print(f"Nothing was set aside.{place.elsewhere('inbox', 'list')}")
+        print(f"There are no dead letters.{place.elsewhere('inbox', 'list')}")
         return Exit.OK
     now, lines = utc_now(), []
     for row in found:

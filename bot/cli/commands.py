@@ -244,7 +244,7 @@ SESSIONS = (
         "List sessions that are not over, newest first, those of `sayso dev` too.",
         option(
             "--status STATUS",
-            "Only these: running, waiting, paused, completed, rejected, failed, cancelled.",
+            "Only this status: running, waiting, paused, completed, rejected, failed, cancelled.",
             list[str],
             name="statuses",
         ),

@@ -41,7 +41,7 @@ def list_grants(place: Place, *, as_json: bool) -> int:
             {"grants": [_as_json(state, grant) for state, grant in found] + list(map(_wide_json, wide))}
         )
     elif not found and not wide:
-        print(f"No call is always allowed right now.{place.elsewhere('grants', 'list')}")
+        print(f"There are no grants.{place.elsewhere('grants', 'list')}")
     else:
         named = [(state.flow_name, grant) for state, grant in found]
         named += [(str((grant.wide or {})["scope"]), grant) for grant in wide]

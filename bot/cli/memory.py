@@ -36,7 +36,7 @@ def list_notes(place: Place, *, as_json: bool) -> int:
     if as_json:
         print_json({"notes": [_as_json(row) for row in rows]})
     elif not rows:
-        print(f"Nothing is noted.{place.elsewhere('memory', 'list')}")
+        print(f"There are no notes.{place.elsewhere('memory', 'list')}")
     else:
         cells = []
         for row in rows:

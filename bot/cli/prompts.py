@@ -148,8 +148,7 @@ def list_prompts(place: Place, *, as_json: bool) -> int:
         found, flows = found + here, flows | names
         for session_id in _unlisted(store, names):
             print(
-                f"Session {session_id} asks something that is not listed: its row was deleted. `sayso sessions show "
-                f"{session_id}` shows it, and the bot writes the row anew when it starts.",
+                f"Session {session_id} has a question that is not listed: its row was deleted. `sayso sessions show {session_id}` shows it, and the bot restores the row when it starts.",
                 file=sys.stderr,
             )
     if as_json:
@@ -358,7 +357,7 @@ def list_locks(place: Place, *, as_json: bool) -> int:
         print_json({"locks": [_lock_json(row, head) for row, head in found]})
         return Exit.OK
     if not found:
-        print(f"No lock is held.{place.elsewhere('locks')}")
+        print(f"There are no locks in use.{place.elsewhere('locks')}")
         return Exit.OK
     now, place_in_queue = utc_now(), 0
     rows, before = [], None
@@ -403,8 +402,7 @@ def release_lock(place: Place, name: str, session: str) -> int:
         if head is not None and head.quarantined is None and head.status not in ENDED:
             end = place.command("sessions", "abort", row.session_id)
             raise UsageError(
-                f"Session {row.session_id} is {in_words(standing(head))} and not on hold, so it gives the lock back by itself "
-                f"when it ends. To end it: {end}"
+                f"Session {row.session_id} is {in_words(standing(head))}, not on hold, so it releases the lock when it ends. To end it: {end}"
             )
         store.consume((), utc_now(), [DropLock(row.name, row.session_id)])
         left = store.locks.rows(name)

@@ -218,7 +218,7 @@ def dev_command(
             say(f"Port {PORT} is taken, so the page is elsewhere:")
         print(f"\n  {paint('bold', found.url + '/')}\n")
         print(f"Control room, with every run in detail:\n  {found.room}")
-        say(f"Serving {_served(found.bot.library)}. A file that you save is checked, and served at once.")
+        say(f"Serving {_served(found.bot.library)}. A file that you save is checked and served immediately.")
         example = clean(next(iter(sorted(flows)), "NAME"))
         if gate:
             say(f"An agent asks in #ops, for Ana; others answer. Agents ask at {found.bot.gate_at}.")

@@ -59,7 +59,11 @@ def list_sessions(place: Place, statuses: Sequence[str], *, show_all: bool, limi
     if as_json:
         print_json({"sessions": [one.to_json() for one in listed]})
     elif not listed:
-        print("There are no sessions." if show_all or statuses else "No session is open. Ended ones: --all")
+        print(
+            "There are no sessions."
+            if show_all or statuses
+            else "No open sessions. Add --all to list ended ones."
+        )
     else:
         now = utc_now()
         print_table(
@@ -151,7 +155,7 @@ def show_spend(place: Place, days: int, *, as_json: bool) -> int:
         print_json(spend_json(rows, days, cap, today.isoformat()))
         return Exit.OK
     if not rows:
-        print(f"No agent has asked a model in the last {plural(days, 'day')}.{place.elsewhere('spend')}")
+        print(f"No agent has called a model in the last {plural(days, 'day')}.{place.elsewhere('spend')}")
     else:
         heads = ("SESSIONS", "CALLS", "COST", "NOT SURE")
         by_day = sorted(sums(rows, lambda row: row.day).items())

@@ -45,7 +45,7 @@ def check_agents(settings: Settings, flows: Sequence[Flow]) -> Iterator[Check]:
     if variable is not None:
         yield Check("claude", "ok", f"a key is set ({variable}), for {names}")
     else:
-        text = f"there is no key for Claude, and {names} cannot run without one"
+        text = f"no key for Claude is set, and {names} cannot run without one"
         hint = f"Set {' or '.join(reversed(KEY_VARIABLES))} in .env. To try flows without a key: sayso dev"
         yield Check("claude", "fail", text, hint)
     # A model of which nobody knows what it costs is held by no cap.
@@ -54,13 +54,13 @@ def check_agents(settings: Settings, flows: Sequence[Flow]) -> Iterator[Check]:
         try:
             price_of(model, prices)
         except UnknownPrice:
-            text = f"there is no price for {model}: caps in dollars do not hold for it, and its costs are not counted"
+            text = f"there is no price for {model}: its costs are not counted, and caps in dollars do not apply to it"
             yield Check(
                 "prices", "warn", text, "Set SAYSO_PRICES in .env, or use another model: docs/budgets.md"
             )
     cap = settings.agents.day_cap
     if cap is None:
-        text = "there is no cap on what agents may cost in a day"
+        text = "there is no daily cap on the cost of agents"
         yield Check("budget", "warn", text, "Set SAYSO_MAX_COST_PER_DAY in .env to dollars.")
     else:
         yield Check("budget", "ok", f"agents may cost ${cap:,.2f} a day (UTC); then people are asked")

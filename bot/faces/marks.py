@@ -53,7 +53,7 @@ EMOJI = {word: mark.emoji for word, mark in MARKS.items()}
 
 
 def mark_of(state: State) -> Mark:
-    """The mark for how a run stands."""
+    """The mark of a run's state."""
     return MARKS[state.standing]
 
 

@@ -149,8 +149,8 @@ def open_lines(state: State) -> list[str]:
     if not prompts:
         active = [path for path in state.active if path not in state.containers]
         at = f", at {', '.join(active)}" if active else ""
-        return [f"Nothing is asked now: the session is {state.stands}{at}."]
-    return ["Asked now:", *(f"  {_line(prompt)}" for prompt in prompts)]
+        return [f"There is no open question: the session is {state.stands}{at}."]
+    return ["Open questions:", *(f"  {_line(prompt)}" for prompt in prompts)]
 
 
 def _line(prompt: Asked) -> str:

@@ -105,7 +105,7 @@ def test_an_empty_list_says_how_to_ask_the_workspace(cli: Cli) -> None:
     shown = cli.run("locks").out
     assert (
         shown
-        == f"No lock is held. In the local workspace (sayso dev): sayso --home {cli.cwd}/.sayso/dev locks\n"
+        == f"There are no locks in use. In the local workspace (sayso dev): sayso --home {cli.cwd}/.sayso/dev locks\n"
     )
 
 

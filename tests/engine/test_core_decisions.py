@@ -168,11 +168,11 @@ def test_text_never_votes() -> None:
     [
         (
             {"required": 3, "approvers": ["UBEA", "UCEM"]},
-            "3 people have to approve, and only 2 people are listed",
+            "3 people must approve, but only 2 people are listed",
         ),
         (
             {"required": 2, "approvers": ["UBEA", "requester"], "exclude_requester": True},
-            "2 people have to approve, and only one person is listed",
+            "2 people must approve, but only one person is listed",
         ),
         ({"required": 0, "approvers": ["UBEA"]}, "expected at least 1"),
         ({"veto": "all", "approvers": ["UBEA"]}, "expected any or majority"),
