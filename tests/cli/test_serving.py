@@ -273,13 +273,13 @@ async def test_a_second_signal_ends_dev_quietly(cli: Cli) -> None:
         process.send_signal(signal.SIGTERM)
         assert process.stderr is not None
         logged = [""]
-        while "stopping: nothing new is taken" not in logged[-1]:
+        while "stopping: no new work is accepted" not in logged[-1]:
             logged.append(await asyncio.to_thread(process.stderr.readline))
         process.send_signal(signal.SIGTERM)
         assert await ended(process) == 130
         rest = process.stderr.read()
         assert ("ERROR" in rest, "CRITICAL" in rest, "Traceback" in rest) == (False, False, False), rest
-        await line(process, "Stopped at once.")
+        await line(process, "Stopped immediately.")
 
 
 async def test_dev_shows_an_agent_that_asks_and_goes_on_after_a_stop(cli: Cli) -> None:
