@@ -25,7 +25,7 @@ def test_a_run_of_the_version_before_a_broken_edit_says_so(tmp_path: Path) -> No
             file.write_text(BROKEN)
             root = await place.start("ana", "say")
             assert "said" in texts(place, root)
-            assert "This run is of the version before that change. say.yml:3:19: unknown node type" in texts(
+            assert "This run uses the version before that change. say.yml:3:19: unknown node type" in texts(
                 place, root
             )
             file.write_text(SAY)

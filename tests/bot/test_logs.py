@@ -131,7 +131,7 @@ def test_a_setting_of_operations_that_cannot_be_used_is_refused(name: str, value
 def test_a_setting_without_a_value_is_refused(tmp_path: Path, line: str) -> None:
     """A list of those who may use the bot is never left out by a comment or half a line."""
     (tmp_path / ".env").write_text(f"{line}\n")
-    with pytest.raises(SettingsError, match=r"has no value|takes one entry or more"):
+    with pytest.raises(SettingsError, match=r"has no value|takes one or more entries"):
         load_settings({}, cwd=tmp_path)
 
 

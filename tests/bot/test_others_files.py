@@ -69,7 +69,7 @@ def test_an_env_file_of_somebody_else_names_no_store(env_file: Path) -> None:
     """Another store is not served in its place: the command ends, unless the environment says which one."""
     env_file.write_text("SAYSO_DATABASE_URL=postgresql://evil.example/sayso\n")
     env_file.chmod(0o666)
-    with pytest.raises(SettingsError, match="SAYSO_DATABASE_URL is not taken"):
+    with pytest.raises(SettingsError, match="SAYSO_DATABASE_URL is not read"):
         load_settings({}, cwd=env_file.parent)
     ours = "postgresql://db.example/sayso"
     assert load_settings({"SAYSO_DATABASE_URL": ours}, cwd=env_file.parent).database_url == ours

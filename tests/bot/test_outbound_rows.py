@@ -56,11 +56,11 @@ async def test_an_ephemeral_is_seen_by_its_person(rig: Rig) -> None:
 async def test_an_ephemeral_names_people_and_not_their_addresses(rig: Rig) -> None:
     """A refusal lists approvers as the flow does, by e-mail address; its reader sees whom that means."""
     rig.send()
-    text = "Somebody else has to approve it: ben@example.com or nobody@example.com."
+    text = "Somebody else must approve it: ben@example.com or nobody@example.com."
     await rig.put(ephemeral_row("ephemeral:1", "C0LOCALOPS", "U0LOCALANA", None, text))
     await rig.settled("ephemeral:1")
     (shown,) = rig.workspace.ephemerals("ana")
-    assert shown["text"] == "Somebody else has to approve it: <@U0LOCALBEN> or nobody@example.com."
+    assert shown["text"] == "Somebody else must approve it: <@U0LOCALBEN> or nobody@example.com."
 
 
 async def test_an_ephemeral_whose_answer_is_lost_is_not_sent_again(rig: Rig) -> None:

@@ -186,7 +186,7 @@ async def test_a_cap_is_a_question(tmp_path: Path) -> None:
         ),
         ("  - tools: [{name: lgs}]", "turn 1 calls lgs, but the tools offered are: ask_human, logs, shell"),
         ("  - tools: [{name: logs, input: {service: x}}]", "diagnose.logs: {output: {stdout: ...}}"),
-        ("  diagnose: [{text: Done.}, {text: more}]", "`diagnose` did not come to 1 of these turns."),
+        ("  diagnose: [{text: Done.}, {text: more}]", "`diagnose` did not use 1 of these turns."),
         ("  turns: [{tools: [{name: ask_human, input: {}}]}]", "the script ended after 1 turns"),
     ],
 )

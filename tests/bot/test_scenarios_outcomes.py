@@ -65,7 +65,7 @@ _BEN = "  - ben: {choose: Try again}\n    refused: SAYSO_ADMINS\n"
 _REFUSED = _asked("declined to continue (cyber)")
 _CUT_CARD = _asked("was cut")
 _LONG_CARD = _asked("_Retry_ summarizes the conversation")
-_BAD_CARD = _asked("_Try again_ turns thinking off")
+_BAD_CARD = _asked("_Retry_ turns thinking off")
 _EMPTY_CARD = _asked("nothing, twice")
 _WRONG_CARD = _asked("form")
 _AGAIN = "  - ana: Try again"
@@ -110,7 +110,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "half a tool call": (_HALF + _SAYS, _CUT_CARD + _AGAIN),
     "half a tool call, and more room": (
         _HALF + _SAYS,
-        _asked("_Try again_ allows 90,000 tokens") + _AGAIN,
+        _asked("_Retry_ allows 90,000 tokens") + _AGAIN,
         _DONE,
         "retry_with: {max_tokens: 90000}",
     ),
@@ -229,7 +229,7 @@ steps:
 @pytest.mark.parametrize(
     ("choice", "result", "effects"),
     [
-        ("It is done: up since noon", "up since noon", "diagnose.shell"),
+        ("It was done: up since noon", "up since noon", "diagnose.shell"),
         ("It was done", "What came out of it is not known", "diagnose.shell"),
         ("Run it again", "'exit code: 0'", "diagnose.shell, diagnose.shell"),
     ],

@@ -72,7 +72,7 @@ def test_a_hand_over_to_somebody_who_cannot_be_looked_up_says_so(cli: Cli) -> No
     """Without Slack's token it is done, and said that nobody knows whether there is such a person."""
     hand = cli.run("prompts", "hand-over", asked(cli, FLOW), "--to", "U0EVE", "--as", "@sre")
     assert hand.code == 3, hand
-    assert "could not be checked whether there is a U0EVE: SLACK_BOT_TOKEN is not set" in hand.err
+    assert "could not check whether U0EVE exists: SLACK_BOT_TOKEN is not set" in hand.err
 
 
 def test_an_edit_says_what_is_wrong_with_it(cli: Cli) -> None:

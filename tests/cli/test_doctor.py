@@ -114,8 +114,8 @@ async def test_what_flows_name_has_to_be_there(cli: Cli, workspace: Workspace) -
     done = await asyncio.to_thread(cli.run, "doctor", "--json")
     told = [check["text"] for check in done.json["checks"] if check["level"] == "warn"]
     assert [text for text in told if "named by" in text] == [
-        "#elsewhere, named by flow names: the bot is not in any such channel",
-        "#nowhere, named by flow names: the bot is not in any such channel",
+        "#elsewhere, named by flow names: the bot is not in this channel",
+        "#nowhere, named by flow names: the bot is not in this channel",
         "@empty, named by flow names: this user group is empty",
         "@ghosts, named by flow names: there is no such user group",
         "U0NOBODY, named by SAYSO_ADMINS: not a member of the workspace",

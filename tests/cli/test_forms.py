@@ -159,7 +159,7 @@ def test_other_words_than_the_choices_answer_from_elsewhere(cli: Cli, given: lis
     """`prompts answer` takes them as its answer or as text; a value is one of the choices."""
     cli.write("flow.yml", OWN_WORDS)
     prompt = cli.run("run", "flow.yml").json["prompts"][0]["promptId"]
-    assert "or other words  --text" in cli.run("prompts", "show", prompt).out
+    assert "or your own answer  --text" in cli.run("prompts", "show", prompt).out
     assert cli.run("prompts", "answer", prompt, "--value", "neither").code != 0
     done = cli.run("prompts", "answer", prompt, *given)
     assert done.code == 0, done

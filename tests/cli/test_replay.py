@@ -45,7 +45,7 @@ CHANGES = {
     "another command": (("[echo, two]", "[echo, three]"), None, []),
     "a command that ran": (
         ("run: [echo, shipped]", "run: [echo, sent]"),
-        'ship would have run ["echo","sent"] in place of ["echo","shipped"]',
+        'ship would have run ["echo","sent"] instead of ["echo","shipped"]',
         ["the approval gate would cover another action of ship"],
     ),
     "a new step": (
@@ -83,8 +83,8 @@ CHANGES = {
     ),
     "an approval in other hands": (
         ("local:ana", "local:bob"),
-        'gate would have approvers ["local:bob"] in place of ["local:ana"]',
-        ['the approval gate would have approvers ["local:bob"] in place of ["local:ana"]'],
+        'gate would have approvers ["local:bob"] instead of ["local:ana"]',
+        ['the approval gate would have approvers ["local:bob"] instead of ["local:ana"]'],
     ),
     "an approval that is gone": (
         (DEPLOY[DEPLOY.index("    type: approval") : DEPLOY.index("  - id: ship")], "    type: noop\n"),

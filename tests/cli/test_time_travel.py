@@ -245,7 +245,7 @@ def test_a_text_without_what_waits_is_refused(cli: Cli, paused: dict[str, Any]) 
     file.write_text(file.read_text().replace("region", "place"))
     for options in (["--dry-run"], []):
         done = cli.run("sessions", "migrate", session_id, *options)
-        assert (done.code, "region: is under way" in done.out + done.err) == (5, True), done
+        assert (done.code, "region: is running" in done.out + done.err) == (5, True), done
     assert "flow:migrated" not in cli.run("sessions", "show", session_id, "--events").out
 
 
@@ -271,7 +271,7 @@ def test_migrate_asks_for_the_file_where_it_was_moved(cli: Cli, paused: dict[str
     (cli.cwd / "flows/talk.yml").rename(moved)
     done = cli.run("sessions", "migrate", session_id)
     assert done.code == 2, done
-    for part in ("flows/talk.yml is not there any more", f"sessions migrate {session_id} FILE"):
+    for part in ("flows/talk.yml no longer exists", f"sessions migrate {session_id} FILE"):
         assert part in done.err
     assert cli.run("sessions", "migrate", session_id, "moved.yml").code == 0
 

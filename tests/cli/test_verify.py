@@ -84,7 +84,7 @@ def test_a_key_that_stands_twice_is_refused(exported: Path, cli: Cli) -> None:
     text = exported.read_text()
     cli.write("changed.json", text.replace('"sessionId"', '"sessionId":"session-other","sessionId"', 1))
     done = cli.run("verify", "changed.json")
-    assert (done.code, "'sessionId' stands twice" in done.err) == (5, True), done
+    assert (done.code, "'sessionId' appears twice" in done.err) == (5, True), done
 
 
 def test_what_was_said_is_covered_by_the_signature(

@@ -105,7 +105,7 @@ async def test_a_file_is_the_answer(browser: Browser, seen: Workspace, tmp_path:
         visiting(browser, seen, "file", screen) as visit,
     ):
         await visit.begin("ops", "@sayso report")
-        await visit.says("Drop into this thread up to 2 files of at most 2KiB each")
+        await visit.says("Add to this thread: up to 2 files of at most 2KiB each")
         await visit.shot("asked")
         await visit.drop("big.csv", "x" * 3_000)
         await visit.says("the limit is 2,048")

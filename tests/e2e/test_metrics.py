@@ -85,7 +85,7 @@ async def test_an_address_that_does_not_exist_is_said_at_the_start(
     """In the resolver's words."""
     bot = BotProcess(workspace, tmp_path, tmp_path, SAYSO_METRICS="nowhere.invalid:9464")
     await bot.launch()
-    told = await bot.said("sayso_metrics: nothing can listen at nowhere.invalid:9464")
+    told = await bot.said("sayso_metrics: cannot listen on nowhere.invalid:9464")
     assert "Unknown error" not in told
     assert await bot.ended() == 7
 
@@ -96,5 +96,5 @@ async def test_an_address_that_is_taken_is_said_at_the_start(workspace: Workspac
         port = taken.getsockname()[1]
         bot = BotProcess(workspace, tmp_path, tmp_path, SAYSO_METRICS=str(port))
         await bot.launch()
-        await bot.said(f"sayso_metrics: nothing can listen at 127.0.0.1:{port}: address already in use")
+        await bot.said(f"sayso_metrics: cannot listen on 127.0.0.1:{port}: address already in use")
         assert await bot.ended() == 7

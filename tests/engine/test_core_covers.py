@@ -339,7 +339,7 @@ def test_a_new_text_of_the_flow_covers_what_was_shown() -> None:
     case.flow = other
     case.when(case.answer("approve"))
     assert not ran(case)
-    assert "is not what `gate` approved" in (case.node("apply").error or {})["message"]
+    assert "`gate` did not approve" in (case.node("apply").error or {})["message"]
 
 
 # --- what does not load ----------------------------------------------------------------------------------

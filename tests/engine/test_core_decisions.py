@@ -290,7 +290,7 @@ def test_nobody_is_handed_a_prompt_under_a_second_name() -> None:
     case = gate(approvers=["bea@example.com", "Cem@example.com"])
     bea, cem = person("bea", email="bea@example.com"), person("cem", email="cem@example.com")
     given_to_cem = HandOver(case.prompt.prompt_id, bea, "h1", "UCEM", cem)
-    assert "cem is asked already" in case.refused(given_to_cem, InvalidAnswer)
+    assert "cem is already asked" in case.refused(given_to_cem, InvalidAnswer)
     dan = person("dan", email="dan@example.com")
     case.when(HandOver(case.prompt.prompt_id, bea, "h2", "UDAN", dan)).then("prompt:handed")
     case.when(HandOver(case.prompt.prompt_id, dan, "h3", "UBEA", bea)).then("prompt:handed")

@@ -220,7 +220,7 @@ def test_expressions_leave_open_what_they_will_decide() -> None:
 
 def test_no_option_left_is_said_when_the_form_is_asked() -> None:
     """Options that an earlier output gave are checked like those of the file, once they are there."""
-    with pytest.raises(ValueError, match=r"form: x\.enum: there is nothing to choose from"):
+    with pytest.raises(ValueError, match=r"form: x\.enum: expected at least one option"):
         normalize_form({"properties": {"x": {"type": "string", "enum": []}}})
 
 
@@ -268,7 +268,7 @@ def test_every_wrong_field_is_told_by_itself() -> None:
         "system": "Choose one of: Database, Web.",
         "days": "The maximum is 30.",
         "reason": "Please fill this in.",
-        "scopes": "Choose at most 2; this is 3.",
+        "scopes": "Choose at most 2; you chose 3.",
         "urgnt": "There is no such field (did you mean `urgent`?).",
     }
     assert "days" not in values
@@ -337,7 +337,7 @@ def test_what_is_typed_becomes_a_value(body: Json, typed: str, value: Json) -> N
         ({"type": "string", "enum": ["eu", "us"], "enumNames": ["Europe", "America"]}, "europa", "Did you mean Europe?"),
         ({"type": "string", "enum": ["a", "A b"], "enumNames": ["x", "a"]}, "a", "Choose one of: x, a."),
         ({"type": "integer", "enum": [4, 8]}, "1", "Choose one of: 4, 8."),
-        ({"type": "array", "items": {"enum": ["a", "b"]}, "minItems": 2}, "a", "Choose at least 2; this is 1."),
+        ({"type": "array", "items": {"enum": ["a", "b"]}, "minItems": 2}, "a", "Choose at least 2; you chose 1."),
         ({"type": "array", "items": {"enum": ["a", "b"]}}, "a, d", "Choose one of: a, b."),
     ],
 )  # fmt: skip

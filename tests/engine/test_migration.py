@@ -105,11 +105,11 @@ async def test_the_switch_is_journaled_and_found_again_by_another_process(
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("{id: sure, type: ask", "{id: sure2, type: ask", "each[0]/sure: is under way"),
+        ("{id: sure, type: ask", "{id: sure2, type: ask", "each[0]/sure: is running"),
         (
             '{id: sure, type: ask, with: {message: "{{ it }}?"}}',
             "{id: sure, type: noop}",
-            "each[0]/sure: is under way as ask",
+            "each[0]/sure: is running as ask",
         ),
         ("id: each", "id: every", "each[0]: the new version has no such list"),
         ("inputs: {who", "inputs: {must: {type: string}, who", "needs `must`"),
@@ -312,7 +312,7 @@ def test_a_fork_under_another_text_cuts_what_ran() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("{id: sure, type: ask", "{id: sure2, type: ask", "each[0]/sure: is under way"),
+        ("{id: sure, type: ask", "{id: sure2, type: ask", "each[0]/sure: is running"),
         ("id: each", "id: every", "each[0]: the new version has no such list"),
         ("inputs: {who", "inputs: {must: {type: string}, who", "needs `must`"),
     ],

@@ -36,12 +36,12 @@ def asks(kind: str, actor: Actor, **config: Any) -> Scenario:
 @pytest.mark.parametrize(
     ("kind", "config", "who"),
     [
-        ("approval", {"approvers": ["requester"]}, "`requester` is"),
-        ("approval", {"approvers": ["manager"]}, "`manager` is"),
-        ("approval", {"approvers": ["requester", "manager"]}, "`requester` and `manager` is"),
-        ("approval", {"approvers": ["requester", "U0BEN"], "required": 2}, "`requester` is"),
-        ("ask", {"who": ["requester"]}, "`requester` is"),
-        ("ask", {"who": ["requester"], "escalate": [{"after": "1h", "to": ["@sre"]}]}, "`requester` is"),
+        ("approval", {"approvers": ["requester"]}, "`requester` must"),
+        ("approval", {"approvers": ["manager"]}, "`manager` must"),
+        ("approval", {"approvers": ["requester", "manager"]}, "`requester` and `manager` must"),
+        ("approval", {"approvers": ["requester", "U0BEN"], "required": 2}, "`requester` must"),
+        ("ask", {"who": ["requester"]}, "`requester` must"),
+        ("ask", {"who": ["requester"], "escalate": [{"after": "1h", "to": ["@sre"]}]}, "`requester` must"),
     ],
 )
 def test_a_question_for_a_requester_that_there_is_not_fails_at_once(
@@ -78,8 +78,8 @@ def test_a_question_for_others_too_is_theirs(kind: str, config: dict[str, Any], 
     ("config", "words"),
     [
         ({"approvers": "{{ ['a@x.com', 'A@x.com'] }}", "required": 2}, "only one person is listed"),
-        ({"approvers": ["U0ANA"], "exclude_requester": True}, "one person has to approve, and none of"),
-        ({"approvers": ["ana@X.com"], "exclude_requester": True}, "one person has to approve, and none of"),
+        ({"approvers": ["U0ANA"], "exclude_requester": True}, "one person has to approve, but none of"),
+        ({"approvers": ["ana@X.com"], "exclude_requester": True}, "one person has to approve, but none of"),
     ],
 )
 def test_too_few_who_may_approve_fail_at_once(config: dict[str, Any], words: str) -> None:

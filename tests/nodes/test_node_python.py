@@ -109,7 +109,7 @@ async def test_a_package_beside_the_flow_is_found(kit: Kit) -> None:
     [
         ("besides:f", "not_found", ["there is no module besides", "did you mean `beside`?"]),
         ("beside:folk", "not_found", ["has no function folk", "did you mean `fork`?"]),
-        ("beside:number", "not_found", ["no function but a int"]),
+        ("beside:number", "not_found", ["is a int, not a function"]),
         ("broken:f", "import", ["module broken cannot be imported: SyntaxError"]),
         ("needy:f", "import", ["No module named 'nowhere_to_be_had'"]),
         ("leaver:f", "import", ["SystemExit: 3"]),

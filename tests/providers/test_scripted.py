@@ -153,7 +153,7 @@ async def test_usage_and_stop_reason_can_be_told() -> None:
         ),
         (
             "turns: [{text: x, error: {kind: overloaded}}]",
-            "talk.yml: turns.0: Value error, a turn that is an error",
+            "talk.yml: turns.0: Value error, a turn with an error",
         ),
         ("turns: [{text: x, or: [{text: y}]}]", "talk.yml: turns.0: Value error, `or` is used when"),
         (

@@ -474,7 +474,7 @@ def test_a_conversation_that_does_not_fit_is_summed_up_by_itself_once() -> None:
     case.model("It was restarted.")
     assert "It was restarted." in case.said()
     case.when(case.broke("context_too_long", retryable=False))
-    assert "_Try again_ summarizes the conversation without its largest results." in case.prompt.message
+    assert "_Retry_ summarizes the conversation without its largest results." in case.prompt.message
     assert case.decide("retry").request()["purpose"] == "compact"
     assert case.agent.compacts == "brief"
 
@@ -551,7 +551,7 @@ def test_another_try_changes_what_the_flow_says(name: str) -> None:
     """After each failure: the model, the length of an answer and thinking are those of `retry_with` from then on."""
     more = f"{RETRY_WITH}\n{SCHEMA}" if name == "wrong form" else RETRY_WITH
     case = asked_anew(ASKED[name](after_a_tool(f"max_tokens: 40000\n{more}")))
-    assert "_Try again_ asks claude-opus-5 and allows 50,000 tokens" in case.prompt.message
+    assert "_Retry_ asks claude-opus-5 and allows 50,000 tokens" in case.prompt.message
     case.decide("retry")
     request = case.request()
     assert (request["model"], request["maxTokens"], request["plain"]) == ("claude-opus-5", 50_000, True)

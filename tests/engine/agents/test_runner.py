@@ -420,7 +420,7 @@ async def test_what_says_that_it_is_a_picture_and_is_none_is_refused(rig: Rig, s
     """A picture is reckoned as one before it is sent, so a PDF with the type of one would pass every cap."""
     outcome = await rig.run(asking(file(rig.write("a.png", b"%PDF-1.7 pages"), mediaType="image/png")))
     assert isinstance(outcome, Failed)
-    assert "a.png was sent as a picture and is application/pdf" in outcome.message
+    assert "a.png was sent as a picture but is application/pdf" in outcome.message
     assert server.requests == []
 
 

@@ -87,7 +87,7 @@ def test_a_call_knows_its_agent_by_its_path(path: str, place: tuple[str, int]) -
 
 def test_what_is_no_model_call_is_refused() -> None:
     """A script cannot answer for a node that is not a model call."""
-    with pytest.raises(ScriptError, match="apply is no model call"):
+    with pytest.raises(ScriptError, match="apply is not a model call"):
         place_of("rollout[2]/apply")
 
 

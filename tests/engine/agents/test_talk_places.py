@@ -167,13 +167,13 @@ def test_a_conversation_goes_on_with_a_new_text_of_its_flow() -> None:
     [
         (
             text_with(TOOLS.replace("  - read_file\n", "")),
-            "helper: is under way, and the agent has other tools",
+            "helper: is running, and the agent has other tools",
         ),
         (text_with(TOOLS.replace("- read_file", "- write_file")), "the agent has other tools"),
-        (flow_of(f"{SERVICE}\nnodes:\n  - {{id: helper, type: noop}}"), "helper: is under way as agent"),
+        (flow_of(f"{SERVICE}\nnodes:\n  - {{id: helper, type: noop}}"), "helper: is running as agent"),
         (
             flow_of(f"{SERVICE}\nnodes:\n  - {{id: other, type: noop}}"),
-            "helper: is under way, and the new text",
+            "helper: is running, and the new version",
         ),
     ],
 )
