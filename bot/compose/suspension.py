@@ -81,8 +81,8 @@ async def until_released(writer: Writer, now: str, stopping: asyncio.Event) -> N
         return
     log.critical("%s", StoreSuspended(reason))
     await writer.call(writer.store.outbox.give_notice, await writer.call(notices, writer.store, reason), now)
-    while (reason := await waited_out(look, "the look at a suspended store")) is not None:
+    while (reason := await waited_out(look, "the check of a suspended store")) is not None:
         await wait_at_most(LOOK_SECONDS, stopping)
         if stopping.is_set():
             raise StoreSuspended(reason)
-    log.warning("the store was released; what waits goes on")
+    log.warning("the store was released; waiting work continues")

@@ -100,7 +100,7 @@ class Reactions(Sender):
         except Permanent as fault:
             # The message may be gone, or takes no more reactions. Without the right to react there are none from now on.
             if fault.reason != "missing_scope":
-                log.info("a reaction was not taken: %s", fault)
+                log.info("a reaction failed: %s", fault)
             elif self.allowed:
                 self.allowed = False
                 log.warning(

@@ -54,7 +54,7 @@ class WideGrants:
             after = wide_grants.revoked(here[0], actor.record(), self._notices.engine.now())
             thread_ts = str(data.get("threadTs") or data.get("ts"))
             lane = thread_key(data["team"], data["channel"], thread_ts)
-            text = f"Taken back: {line(here[0])}"
+            text = f"Revoked: {line(here[0])}"
             told = note_to(lane, f"note:{row.key}", text)
             try:
                 return await self._notices.consume(row, "applied", after, told)

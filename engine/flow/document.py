@@ -25,7 +25,7 @@ _BOT_ID = re.compile(r"[AB][A-Z0-9]{2,}")
 
 Channel: TypeAlias = Annotated[
     str,
-    text_like(_CHANNEL, "{} names no channel: write its id (C012345) or its name (#ops)"),
+    text_like(_CHANNEL, "{} is not a channel: write its id (C012345) or its name (#ops)"),
     WithJsonSchema({"type": "string", "title": "channel"}),
 ]
 
@@ -36,7 +36,7 @@ def _bots(value: Any) -> bool | list[str]:
     for item in value if isinstance(value, list) else ():
         if not isinstance(item, str) or not _BOT_ID.fullmatch(item):
             raise ValueError(
-                f"{kind_of(item)} names no app: write its id (A012345) or its bot's (B012345); names can be anybody's"
+                f"{kind_of(item)} is not an app: write its id (A012345) or its bot's id (B012345); anybody can take a name"
             )
     return value
 

@@ -89,7 +89,7 @@ def _sound(
     problems = _in_order([*located.problems, *told])
     if len(problems) > MAX_FAULTS:
         last = problems[MAX_FAULTS - 1]
-        more = "there are more problems than are listed here"
+        more = "there are more problems than listed here"
         problems[MAX_FAULTS:] = [Problem(located.file, last.line, last.column, more, "correct these first")]
     if problems:
         raise FlowError(problems)

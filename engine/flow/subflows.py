@@ -61,7 +61,7 @@ class _Linker:
                 yield Fault(where, f"the flow `{name}` does not load: {first}", "correct that file first")
                 continue
             if target is None:
-                hint: str | None = "a flow calls those in the folder of its file"
+                hint: str | None = "a flow can call the flows in the folder of its file"
                 hint = hint if self.find is None else suggest(name, self.known, hint)
                 yield Fault(where, f"there is no flow `{name}`", hint)
                 continue

@@ -113,7 +113,9 @@ def check_trigger(raw: Mapping[str, Any], given: Given) -> Iterator[Fault]:
         # A schedule has a known time zone.
         zone = raw.get("timezone")
         if isinstance(zone, str) and not known_zone(zone):
-            yield Fault(("timezone",), f"{zone[:80]!r} is no time zone", "write one such as `Europe/Berlin`")
+            yield Fault(
+                ("timezone",), f"{zone[:80]!r} is not a time zone", "write one such as `Europe/Berlin`"
+            )
     if kind == "webhook" and raw.get("secret") is None:
         yield Fault((), "a webhook needs `secret`, the name of a secret", "write `secret: DEPLOY_HOOK`")
     if kind in _ALONE:
@@ -229,4 +231,4 @@ def _alone(kind: str, raw: Mapping[str, Any], given: Given) -> Iterator[Fault]:
     for name, document in given.documents.items():
         if document.is_required and name not in (values or {}) and name != raw.get("body_as"):
             hint = f"write it under `inputs` of the trigger, or give `{name}` a default"
-            yield Fault((kind,), f"nobody gives the input `{name}`", hint)
+            yield Fault((kind,), f"nothing sets the input `{name}`", hint)

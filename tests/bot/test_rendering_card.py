@@ -238,7 +238,7 @@ def test_an_abort_says_by_whom() -> None:
     made = end_note(state, FLOW, "end:1", by=BEN, reason="wrong <service>")
     lines = made.text.splitlines()
     assert lines[0] == "🛑 *rollback* was cancelled by <@U0LOCALBEN>: wrong &lt;service&gt;."
-    assert lines[1] == "*Not known whether it was done:* Plan."
+    assert lines[1] == "*Outcome unknown:* Plan."
     assert [one["action_id"] for one in buttons(made.blocks)] == [START]
 
 

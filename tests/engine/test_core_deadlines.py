@@ -60,9 +60,7 @@ def test_nothing_is_done_to_an_approval_after_its_deadline(what: str, late: floa
     case = shown(APPROVE)
     command = commands(case)[what]
     case.later(600 + late)
-    assert "timed out at 2026-11-21 09:10 UTC" in case.refused(
-        command, PromptTimedOut
-    )
+    assert "timed out at 2026-11-21 09:10 UTC" in case.refused(command, PromptTimedOut)
     assert case.when(case.timer_due()).node("gate").status == "failed"
 
 

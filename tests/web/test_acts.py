@@ -75,7 +75,7 @@ async def test_nobody_is_offered_what_the_policy_would_refuse(home: Path) -> Non
             failed = await roomful.started(engine, failing, {})
         for session_id, why, offer in (
             (waiting, "can approve this", 'data-value="&#34;approve'),
-            (failed, "unless the flow lists local:mallory", "retry"),
+            (failed, "or list local:mallory in", "retry"),
         ):
             async with visitor.http.get(f"{visitor.url}/sessions/{session_id}") as answer:
                 page = await answer.text()
@@ -319,7 +319,7 @@ async def test_starts_are_offered_to_those_who_may_start(
 
 async def test_a_start_that_is_not_offered_says_why(flows: Path) -> None:
     """Whoever is not listed reads which entry is missing, in the menu's view, at one flow, and on a run of it."""
-    why = "unless the flow lists local:mallory as"
+    why = "or list local:mallory in as"
     async with visited(flows, write=True) as visitor:
         visitor.log_in_as(Actor.local("mallory"))
         await visitor.all_read()

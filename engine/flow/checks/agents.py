@@ -289,7 +289,7 @@ def check_tools(tools: Mapping[str, Any]) -> Iterator[Fault]:
             message = f"`{name}` is a built-in tool"
             yield Fault((name,), message, "choose another name", on_key=True)
         elif not NAME.fullmatch(name) or len(name) > MAX_NAME:
-            yield Fault((name,), f"{name[:80]!r} is no name for a tool", name_hint(name, "_"), on_key=True)
+            yield Fault((name,), f"{name[:80]!r} is not a valid tool name", name_hint(name, "_"), on_key=True)
         yield from faults_under((name,), _tool(as_mapping(tool)))
 
 

@@ -48,7 +48,7 @@ def check_flow(
     `sources` the texts of Python modules. Without `typed` expressions are only checked for their names."""
     name = data.get("flow")
     if isinstance(name, str) and name and (not FLOW_NAME.fullmatch(name) or len(name) > MAX_NAME):
-        yield Fault(("flow",), f"{name[:80]!r} is no name for a flow", name_hint(name, "-"))
+        yield Fault(("flow",), f"{name[:80]!r} is not a valid flow name", name_hint(name, "-"))
     inputs = as_mapping(data.get("inputs"))
     for name, entry in inputs.items():
         yield from faults_under(("inputs",), check_input(name, entry))

@@ -386,7 +386,7 @@ def _begins(state: State, event: Start, frame: Frame) -> None:
         raise MalformedJournal(f"{scope or 'the flow'} has failed, so nothing can begin there")
     owner = None if frame.owner is None else state.containers[frame.owner]
     if owner is not None and owner.error is not None:
-        raise MalformedJournal(f"{frame.owner} has failed, so that nothing begins there")
+        raise MalformedJournal(f"{frame.owner} has failed, so nothing can begin there")
     if owner is not None and owner.agent is not None:
         place = (node_id, index)
         if frame.list_id == owner.agent.lists[0]:

@@ -44,7 +44,7 @@ def asks(requests: Mapping[str, Any], hosts: Iterable[str], told: Callable[[str]
     """Convert a server's questions to prompts; `told` cleans its text for display. Raises `Unaskable`."""
     for method in (request.method for request in requests.values()):
         if method != "elicitation/create":
-            raise Unaskable(f"it asks for {told(method)}, which is refused: only people are asked here")
+            raise Unaskable(f"it asks for {told(method)}, which is refused: a server can only ask people")
     return [question(key, request.params, tuple(hosts), told) for key, request in requests.items()]
 
 

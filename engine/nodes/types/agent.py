@@ -89,7 +89,7 @@ AgentContextEntry: TypeAlias = Annotated[
 _DOMAIN = re.compile(r"\*|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+(/\S*)?", re.ASCII)
 Domain: TypeAlias = Annotated[
     str,
-    text_like(_DOMAIN, "{} names no host: write example.com, example.com/docs, or `*` for any"),
+    text_like(_DOMAIN, "{} is not a host name: write example.com, example.com/docs, or `*` for any"),
     WithJsonSchema({"type": "string", "pattern": _DOMAIN.pattern}),
 ]
 

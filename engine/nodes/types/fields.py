@@ -196,7 +196,7 @@ Person: TypeAlias = Annotated[
     str,
     text_like(
         _PERSON,
-        "{} names nobody: write a user id (U012ABCDEF), an e-mail address, a user group (@sre), "
+        "{} does not name a person or group: write a user id (U012ABCDEF), an e-mail address, a user group (@sre), "
         "a rota (rota:payments), manager, channel, requester or local:<user>",
     ),
     _schema("string", title="person"),
