@@ -116,7 +116,7 @@ def test_a_cap_can_be_none_and_zero(tmp_path: Path, given: str, cap: Any) -> Non
         ("SAYSO_LINK_HOSTS", "https://example.com/", "host names"),
         ("SAYSO_LISTEN", "everything", "mention, requester, thread"),
         ("SAYSO_LISTEN", "#ops=thread", "by channel ID"),
-        ("SAYSO_ENCRYPTION_KEY", "abc", "the setting is SAYSO_ENCRYPTION_KEYS"),
+        ("SAYSO_ENCRYPTION_KEY", "abc", "the setting is called SAYSO_ENCRYPTION_KEYS"),
         ("SAYSO_ENCRYPTION_KEYS", "00" * 32 + ", abc", "number 2 has 3 characters"),
     ],
 )

@@ -294,7 +294,7 @@ steps:
 
 async def test_a_manager_is_one_of_the_people(tmp_path: Path) -> None:
     """A manager who is none of the scenario's people is an error with its place."""
-    with pytest.raises(FlowError, match="nobody is called `klaus`"):
+    with pytest.raises(FlowError, match="there is no person `klaus`"):
         scenario(tmp_path, "steps: [{ana: x}]", head=HEAD.replace("ana: {}", "ana: {manager: klaus}"))
 
 

@@ -72,7 +72,7 @@ def test_a_wrong_part_is_told_with_its_place(tmp_path: Path, part: str, said: st
             "3: `expct` is neither a step nor a person here\n  hint: did you mean `expect`?",
         ),
         ("bob: approve", "3: `bob` is neither a step nor a person here"),
-        ("ana: {aprove: because}", "9: nobody can `aprove`\n  hint: did you mean `approve`?"),
+        ("ana: {aprove: because}", "9: there is no action `aprove`\n  hint: did you mean `approve`?"),
         ("ana: 3", "8: expected an action of this person, not the number 3\n  hint: quote it"),
         ("ana: {form: x}", "15: expected fields and their values, not the text 'x'"),
         ("ana: {files: [a]}", "16: expected file names with contents, not a list"),

@@ -61,14 +61,14 @@ def _asked(message: str, *buttons: str) -> str:
 
 _AWAY_CARD = _asked("Nothing is lost", *_UNHEARD)
 _ADMINS_CARD = _asked("", *_UNHEARD).replace(" message: '',", "")
-_BEN = "  - ben: {choose: Try again}\n    refused: SAYSO_ADMINS\n"
+_BEN = "  - ben: {choose: Retry}\n    refused: SAYSO_ADMINS\n"
 _REFUSED = _asked("declined to continue (cyber)")
 _CUT_CARD = _asked("was cut")
 _LONG_CARD = _asked("_Retry_ summarizes the conversation")
 _BAD_CARD = _asked("_Retry_ turns thinking off")
 _EMPTY_CARD = _asked("nothing, twice")
 _WRONG_CARD = _asked("form")
-_AGAIN = "  - ana: Try again"
+_AGAIN = "  - ana: Retry"
 _PLAIN = "retry_with: {thinking: off}"
 
 ROWS: dict[str, tuple[str, ...]] = {
@@ -80,11 +80,11 @@ ROWS: dict[str, tuple[str, ...]] = {
     # spend limit, key, billing, a model that is gone
     "no more may be spent": (
         "  - error: {kind: spend_limit}\n" + _SAYS,
-        f"{_ADMINS_CARD}{_BEN}  - cleo: {{choose: Try again}}",
+        f"{_ADMINS_CARD}{_BEN}  - cleo: {{choose: Retry}}",
     ),
     "a key that is refused": (
         "  - error: {kind: access_denied}\n" + _SAYS,
-        f"{_ADMINS_CARD}{_BEN}  - cleo: {{choose: Try again}}",
+        f"{_ADMINS_CARD}{_BEN}  - cleo: {{choose: Retry}}",
     ),
     "a model that is gone": (
         "  - error: {kind: model_not_found}\n" + _SAYS,
@@ -220,7 +220,7 @@ claude:
 nodes: {diagnose.shell: [{interrupted: timeout}, done]}
 steps:
   - ana: approve
-  - expect: {prompt: diagnose.shell, kind: interrupted, choices: [It is done, Run it again, Cancel the run], effects: [diagnose.shell]}
+  - expect: {prompt: diagnose.shell, kind: interrupted, choices: [It was done, Run it again, Cancel the run], effects: [diagnose.shell]}
   - ana: {choose: "CHOICE"}
   - expect: {status: complete, posted: It runs again, effects: [EFFECTS]}
 """

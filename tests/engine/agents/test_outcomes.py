@@ -559,7 +559,7 @@ def test_another_try_changes_what_the_flow_says(name: str) -> None:
 
 
 def test_another_model_of_a_person_leaves_the_rest_as_it_is() -> None:
-    """`retry_with` is for *Try again* alone."""
+    """`retry_with` is for *Retry* alone."""
     case = ends(after_a_tool(RETRY_WITH), stop="refusal")
     request = case.decide("model", reason="claude-haiku-5-5").request()
     assert (request["model"], request["maxTokens"]) == ("claude-haiku-5-5", 32_000)
