@@ -107,7 +107,7 @@ def answerable(
         if gone and not count:
             return f"{who} must answer, but the requester's manager is unknown"
         needed = "one person has" if asked.required == 1 else f"{asked.required} people have"
-        return f"{needed} to approve, and {count or 'none'} of the listed people can"
+        return f"{needed} to approve, but {count or 'none'} of the listed people can"
     field = "approvers" if asked.approvers is not None else "who"
     return replace(asked, escalate=tuple(steps), **{field: tuple(dict.fromkeys(people)) or listed})
 

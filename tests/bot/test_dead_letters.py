@@ -124,7 +124,7 @@ def test_a_row_that_fails_is_set_aside_and_the_next_one_passes(
     play(story)
     lines = [record.message for record in caplog.records if "inbox row bad" in record.message]
     assert lines == [
-        "inbox row bad failed and is tried again",
+        "inbox row bad failed and is retried",
         f"inbox row bad failed {MOST_FAILURES} times and is now a dead letter (sayso inbox list): ValueError",
     ]
 

@@ -100,7 +100,7 @@ def test_the_hint_names_the_place_that_was_given(cli: Cli) -> None:
     with cli.terminal("--home", "elsewhere", "run", "talk", "-i", "who=bob") as terminal:
         terminal.expect("Which region")
         terminal.interrupt()
-        terminal.expect("Go on with: sayso --home elsewhere sessions resume session-")
+        terminal.expect("Continue with: sayso --home elsewhere sessions resume session-")
         assert terminal.code() == 3
 
 

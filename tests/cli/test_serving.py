@@ -160,7 +160,7 @@ async def test_without_a_bot_a_request_is_kept_for_it(cli: Cli, workspace: Works
         "sessionId"
     ]
     done = await asyncio.to_thread(cli.run, "sessions", "abort", session_id)
-    assert (done.code, "starts it when it runs" in done.out) == (3, True), done
+    assert (done.code, "stays queued until the bot starts" in done.out) == (3, True), done
     with cli.started("start") as process:
         await line(process, "Ready")
         await asyncio.to_thread(

@@ -386,7 +386,7 @@ async def test_what_the_gate_refuses_or_another_door_keeps_stops_no_session(
     program.chmod(0o755)
     done = hooks.resume(program)
     assert (log.read_text(), "Traceback" in done.stderr) == ("-p --resume zz\n", False)
-    assert "aa is left: there is no such request" in done.stderr
+    assert "aa is skipped: there is no such request" in done.stderr
 
 
 async def test_a_script_that_changes_is_asked_about_anew(hooks: Hooks, tmp_path: Path) -> None:

@@ -245,5 +245,5 @@ def test_a_flow_of_earlier_releases_keeps_its_own_tool_of_that_name() -> None:
     case = talk("tools: [remember]", head=own + "inputs:\n  service: {type: string, default: db}\n")
     case.model("", KEEP)
     assert rows_of(case) == []
-    with pytest.raises(FlowError, match="has a tool `remember` already"):
+    with pytest.raises(FlowError, match="already has a tool `remember`"):
         talk("memory: auto\ntools: [remember]", head=own)
