@@ -154,7 +154,7 @@ def refuse_ended(head: Head) -> None:
     if head.quarantined:
         raise SessionQuarantined(f"Session {head.session_id} is on hold: {head.quarantined}")
     if head.status in ENDED:
-        raise SessionEnded(f"Session {head.session_id} has ended already; nothing was changed.")
+        raise SessionEnded(f"Session {head.session_id} has already ended; nothing was changed.")
 
 
 def also_in_workspace(command: Callable[Concatenate[Place, P], int]) -> Callable[Concatenate[Place, P], int]:

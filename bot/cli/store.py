@@ -251,7 +251,9 @@ def _told(verdict: Verdict) -> str:
         if verdict.signed
         else ("but only its order was checked: the key that signed it is missing here (SAYSO_SECRET_KEY)")
     )
-    return f"{name} verifies: its {verdict.events} events can have happened ({verdict.stands}), {checked}."
+    return (
+        f"{name} verifies: its {verdict.events} events are a possible history ({verdict.stands}), {checked}."
+    )
 
 
 # --- an exported file ----------------------------------------------------------------------------------------

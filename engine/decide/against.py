@@ -234,7 +234,7 @@ def _ended(state: State, event: ev.Failure | ev.Completion, place: _Place) -> It
     if node.timeout is not None and node.timeout != was.timeout and run.started_at is not None:
         took = timestamps.seconds_between(run.started_at, event.timestamp)
         if took > node.timeout:
-            yield f"{place.path} would have run out of time: it took {took:.0f} s"
+            yield f"{place.path} would have timed out: it took {took:.0f} s"
     if not isinstance(event, ev.Failure):
         return
     tries = 1 if node.retry is None else node.retry.attempts

@@ -224,7 +224,7 @@ class Session:
         await self.refresh()
         found = [asked for asked in self.questions if question in (None, asked.prompt_id)]
         if not found:
-            raise SessionError(f"Session {self.id} asks nothing like that now; it is {self.state.stands}.")
+            raise SessionError(f"Session {self.id} has no such open question; it is {self.state.stands}.")
         if len(found) > 1:
             names = ", ".join(f"{asked.prompt_id} ({asked.path})" for asked in found)
             raise SeveralPrompts(f"Session {self.id} asks several questions; name one: {names}.")
