@@ -102,7 +102,7 @@ def card(
     if state.phase in ("running", "waiting", "pausing", "held", "unreachable"):
         confirm = {
             "title": words("Cancel this run?"),
-            "text": words("Completed steps are not undone. Nothing more starts."),
+            "text": words("Finished steps are not undone. Nothing more starts."),
             "confirm": words("Cancel run"),
             "deny": words("Keep going"),
             "style": "danger",

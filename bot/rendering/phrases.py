@@ -323,7 +323,7 @@ def confirm_cancel(sessions: Sequence[tuple[str, str]]) -> tuple[str, list[Json]
     of many are offered, and the others the next time."""
     left, sessions = len(sessions) - _MOST_CANCELLED, sessions[-_MOST_CANCELLED:]
     names = " or ".join(f"*{escape(one_line(flow, 40))}*" for flow, _ in sessions)
-    text = f"Cancel {names}? Completed steps are not undone; nothing more starts."
+    text = f"Cancel {names}? Finished steps are not undone; nothing more starts."
     if left > 0:
         text += f" {plural(left, 'older run')} here can be cancelled after this one: write `cancel` again."
     buttons = [

@@ -306,7 +306,7 @@ async def test_the_question_whether_to_cancel_is_answered_once(tmp_path: Path) -
         assert kept["ts"] == asked["ts"]
         assert "sayso:" not in str(kept)
         await thread.reply("ana", "`cancel`")
-        again = await thread.says("Cancel *two*? Completed steps")
+        again = await thread.says("Cancel *two*? Finished steps")
         await thread.press("ana", again, "Cancel run")
         done = await thread.says("cancelled it")
         assert done["ts"] == again["ts"] != kept["ts"]

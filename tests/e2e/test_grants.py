@@ -115,7 +115,7 @@ async def test_what_is_taken_back_in_the_thread_is_asked_about_again(tmp_path: P
         bot.say("ana", "yes", root)
         await bot.settle()
         assert len((await state_of(bot)).open_prompts) == 1
-        assert "that is revoked" in str(bot.thread(root))
+        assert "this is revoked" in str(bot.thread(root))
 
 
 @simulated

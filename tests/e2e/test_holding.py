@@ -67,7 +67,7 @@ async def test_stop_pauses_a_program_and_says_that_it_ends_nothing(
         await thread.reply("ana", "status")
         await thread.says("is paused by Ana Ruiz (`resume` continues it)")
         await thread.reply("ana", "resume")
-        await thread.says("*slow* goes on.")
+        await thread.says("*slow* continues.")
         check = await thread.says("*Please check:*")
         assert "*sleep* `sleep 600`: this was stopped while it was running" in words(check)
         await thread.press("ana", check, "Cancel the run")

@@ -210,9 +210,9 @@ async def test_words_by_name_and_a_press_for_an_agent_that_is_over_reach_no_othe
         held["alpha"].go.set()
         await thread.says("That was alpha.")
         await thread.press("ana", menu, "alpha")
-        await workspace.wait_for(lambda: _told(workspace, "alpha is over") == 1)
+        await workspace.wait_for(lambda: _told(workspace, "alpha has ended") == 1)
         await thread.reply("ana", "alpha: hurry up")
-        await workspace.wait_for(lambda: _told(workspace, "alpha is over") == 2)
+        await workspace.wait_for(lambda: _told(workspace, "alpha has ended") == 2)
         assert thread.count("goes to") == 0
         held["beta"].go.set()
         await thread.says("This is beta")
@@ -310,7 +310,7 @@ async def test_a_thread_that_cannot_be_read_is_said(claude: ClaudeServer, tmp_pa
     async with inhabited_town(tmp_path, {"look": CALLED}, env=claude.environ()) as (workspace, _):
         workspace.faults.fail("conversations.replies", 5, 200, "missing_scope")
         thread = await start_flow(workspace, "ana", "ops", "look")
-        await thread.says("I don't know")
+        await thread.says("I do not know")
     assert "could not be read" in str(claude.requests[0].body["messages"][0])
 
 
