@@ -176,7 +176,7 @@ def _remedies(state: State, flow: Flow) -> list[Block]:
         return [again]
     node = node_of(flow, failed)
     step = failed if node is None else node.name or node.id
-    return [button(f"Retry from {shown(step)}", RETRY, state.session_id, "primary"), again]
+    return [button(f"Try again from {shown(step)}", RETRY, state.session_id, "primary"), again]
 
 
 def _why(state: State, flow: Flow, by: Mapping[str, Json] | None, reason: str | None) -> str:

@@ -234,7 +234,7 @@ def failed_prompt(node: Node, run: NodeRun) -> Question:
     # Escaped: output of a program must not mention anybody.
     reason = escape_markup(str((run.error or {}).get("message") or "no reason was given"))
     text = f" failed: {reason}\nPlease choose how to continue."
-    retry, skip = option("retry", "Retry", "primary"), option("skip", "Continue without it")
+    retry, skip = option("retry", "Try again", "primary"), option("skip", "Continue without it")
     return step_prompt(node, "failed", text, retry, skip, _ABORT)
 
 

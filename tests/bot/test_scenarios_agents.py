@@ -413,8 +413,8 @@ claude:
 nodes:
   diagnose.logs: {output: {stdout: out of memory}}
 steps:
-  - expect: {prompt: diagnose, choices: [Retry, Other model, Tell it, Stop], effects: [diagnose.logs]}
-  - ana: Retry
+  - expect: {prompt: diagnose, choices: [Try again, Other model, Tell it, Stop], effects: [diagnose.logs]}
+  - ana: Try again
   - expect: {prompt: diagnose}
   - ana: "look at db-2 instead"
   - expect: {status: complete, said: {diagnose: Found it at last}, effects: [diagnose.logs]}

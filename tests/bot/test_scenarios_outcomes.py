@@ -50,7 +50,7 @@ _FORMED = (
 )
 
 
-_UNHEARD = ("Retry", "Other model")
+_UNHEARD = ("Try again", "Other model")
 
 
 def _asked(message: str, *buttons: str) -> str:
@@ -61,14 +61,14 @@ def _asked(message: str, *buttons: str) -> str:
 
 _AWAY_CARD = _asked("Nothing is lost", *_UNHEARD)
 _ADMINS_CARD = _asked("", *_UNHEARD).replace(" message: '',", "")
-_BEN = "  - ben: {choose: Retry}\n    refused: SAYSO_ADMINS\n"
+_BEN = "  - ben: {choose: Try again}\n    refused: SAYSO_ADMINS\n"
 _REFUSED = _asked("declined to continue (cyber)")
 _CUT_CARD = _asked("was cut")
-_LONG_CARD = _asked("_Retry_ summarizes the conversation")
-_BAD_CARD = _asked("_Retry_ turns thinking off")
+_LONG_CARD = _asked("_Try again_ summarizes the conversation")
+_BAD_CARD = _asked("_Try again_ turns thinking off")
 _EMPTY_CARD = _asked("nothing, twice")
 _WRONG_CARD = _asked("form")
-_AGAIN = "  - ana: Retry"
+_AGAIN = "  - ana: Try again"
 _PLAIN = "retry_with: {thinking: off}"
 
 ROWS: dict[str, tuple[str, ...]] = {
@@ -80,11 +80,11 @@ ROWS: dict[str, tuple[str, ...]] = {
     # spend limit, key, billing, a model that is gone
     "no more may be spent": (
         "  - error: {kind: spend_limit}\n" + _SAYS,
-        f"{_ADMINS_CARD}{_BEN}  - cleo: {{choose: Retry}}",
+        f"{_ADMINS_CARD}{_BEN}  - cleo: {{choose: Try again}}",
     ),
     "a key that is refused": (
         "  - error: {kind: access_denied}\n" + _SAYS,
-        f"{_ADMINS_CARD}{_BEN}  - cleo: {{choose: Retry}}",
+        f"{_ADMINS_CARD}{_BEN}  - cleo: {{choose: Try again}}",
     ),
     "a model that is gone": (
         "  - error: {kind: model_not_found}\n" + _SAYS,
@@ -110,7 +110,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "half a tool call": (_HALF + _SAYS, _CUT_CARD + _AGAIN),
     "half a tool call, and more room": (
         _HALF + _SAYS,
-        _asked("_Retry_ allows 90,000 tokens") + _AGAIN,
+        _asked("_Try again_ allows 90,000 tokens") + _AGAIN,
         _DONE,
         "retry_with: {max_tokens: 90000}",
     ),

@@ -91,7 +91,7 @@ async def test_a_long_node_shows_a_bar_and_its_failure_its_last_lines(
         note = await thread.says("row 200 is broken")
         assert "failed at *Copy the tables*" in words(note)
         assert "*Not done:* never" in words(note)
-        assert "Retry from Copy the tables" in words(note)
+        assert "Try again from Copy the tables" in words(note)
         assert "row 1 is broken" not in words(note)
         await workspace.wait_for(lambda: [m for m in thread.messages() if m.get("upload")])
         (file,) = [m["files"][0] for m in thread.messages() if m.get("upload")]

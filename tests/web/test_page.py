@@ -253,7 +253,7 @@ async def test_an_address_that_names_nothing_says_what_to_do(browser: Browser, h
         for session_id in ("session-nope", "%E0%A4%A", "<b>"):
             await page.goto(f"{visitor.url}/sessions/{session_id}")
             await expect(page.get_by_role("alert")).to_contain_text("There is no session")
-            await expect(page.get_by_role("link", name="Retry")).to_be_visible()
+            await expect(page.get_by_role("link", name="Try again")).to_be_visible()
 
 
 async def test_an_approval_shows_the_values_that_it_approves(browser: Browser, home: Path) -> None:

@@ -254,7 +254,7 @@ def _prompt(step: Step, owner: str, error: Mapping[str, Json], scope: str | None
     names = dict.fromkeys([*first, *(DEFAULTS if prices is None else prices)])
     choices = [model for model in names if model != agent.model][:100]
     options = [
-        option(RETRY, "Retry", "primary"),
+        option(RETRY, "Try again", "primary"),
         {**option("model", "Other model"), "asks": {"label": "Which model?", "choices": choices}},
         *([tell] if hears else []),
         option("stop", "Stop", "danger"),
@@ -277,7 +277,7 @@ def _tries(step: Step, owner: str, kind: str) -> str:
         ways.append("turns thinking off")
     if kind in _TOO_LONG and not tool_is_open(agent):
         ways.append("summarizes the conversation without its largest results")
-    return f"\n_Retry_ {' and '.join(ways)}." if ways else ""
+    return f"\n_Try again_ {' and '.join(ways)}." if ways else ""
 
 
 def _told(step: Step, owner: str, kind: str, error: Mapping[str, Json], scope: str | None) -> str:

@@ -165,7 +165,7 @@ class AgentConfig(Config):
     compact: CompactConfig | None = None
     """Summaries of the conversation: `at` how many tokens, and with which `instructions`."""
     retry_with: RetryConfig | None = None
-    """The changes of *Retry* after a model call without a usable answer."""
+    """The changes of *Try again* after a model call without a usable answer."""
     temperature: Any = Field(None, exclude=True)
     """Ignored: no current model supports it."""
     max_turns: Annotated[int, Field(ge=1)] = MAX_TURNS

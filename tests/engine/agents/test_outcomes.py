@@ -70,8 +70,8 @@ nodes:
 
 REFUSED = {"category": "cyber", "explanation": "It looks like an attack."}
 
-BUTTONS = ["Retry", "Other model", "Tell it", "Stop"]
-AWAY_BUTTONS = ["Retry", "Other model", "Stop"]
+BUTTONS = ["Try again", "Other model", "Tell it", "Stop"]
+AWAY_BUTTONS = ["Try again", "Other model", "Stop"]
 """Where no words help: the model cannot be asked."""
 
 STUCK: dict[str, dict[str, Any]] = {
@@ -474,7 +474,7 @@ def test_a_conversation_that_does_not_fit_is_summed_up_by_itself_once() -> None:
     case.model("It was restarted.")
     assert "It was restarted." in case.said()
     case.when(case.broke("context_too_long", retryable=False))
-    assert "_Retry_ summarizes the conversation without its largest results." in case.prompt.message
+    assert "_Try again_ summarizes the conversation without its largest results." in case.prompt.message
     assert case.decide("retry").request()["purpose"] == "compact"
     assert case.agent.compacts == "brief"
 
@@ -551,7 +551,7 @@ def test_another_try_changes_what_the_flow_says(name: str) -> None:
     """After each failure: the model, the length of an answer and thinking are those of `retry_with` from then on."""
     more = f"{RETRY_WITH}\n{SCHEMA}" if name == "wrong form" else RETRY_WITH
     case = asked_anew(ASKED[name](after_a_tool(f"max_tokens: 40000\n{more}")))
-    assert "_Retry_ asks claude-opus-5 and allows 50,000 tokens" in case.prompt.message
+    assert "_Try again_ asks claude-opus-5 and allows 50,000 tokens" in case.prompt.message
     case.decide("retry")
     request = case.request()
     assert (request["model"], request["maxTokens"], request["plain"]) == ("claude-opus-5", 50_000, True)
@@ -559,7 +559,7 @@ def test_another_try_changes_what_the_flow_says(name: str) -> None:
 
 
 def test_another_model_of_a_person_leaves_the_rest_as_it_is() -> None:
-    """`retry_with` is for *Retry* alone."""
+    """`retry_with` is for *Try again* alone."""
     case = ends(after_a_tool(RETRY_WITH), stop="refusal")
     request = case.decide("model", reason="claude-haiku-5-5").request()
     assert (request["model"], request["maxTokens"]) == ("claude-haiku-5-5", 32_000)
