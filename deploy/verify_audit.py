@@ -85,9 +85,7 @@ class Log:
                 body, _, chain = line.partition(b',"chain":"')
                 head = sha256(head.encode() + body + b"}").hexdigest()
                 same = told["sessionId"] == session and chain[:64].decode() == head
-                self.need(
-                    same, f"{told['id']} was changed, or a record before it was removed, moved or added"
-                )
+                self.need(same, f"{told['id']} or a record before it was changed, removed or added")
                 same = chain[64:] == b'"}' or sha256(chain[76:-1]).hexdigest() == told["digest"]
                 self.need(same, f"the content of {told['id']} does not match its digest")
                 self.counts[0] += 1

@@ -55,7 +55,7 @@ async def test_a_press_counts_although_its_question_was_not_compared_yet(tmp_pat
             patch.setattr(comparing.Comparing, "rest", lambda self: asyncio.Event().wait())
             await bot.open()
             await thread.press("ana", await thread.says("Which one?"), "left")
-            await thread.says("It is not changed")
+            await thread.says("It is left")
 
 
 @simulated

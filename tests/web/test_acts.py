@@ -319,7 +319,7 @@ async def test_starts_are_offered_to_those_who_may_start(
 
 async def test_a_start_that_is_not_offered_says_why(flows: Path) -> None:
     """Whoever is not listed reads which entry is missing, in the menu's view, at one flow, and on a run of it."""
-    why = "or list local:mallory in as"
+    why = "or list local:mallory in"
     async with visited(flows, write=True) as visitor:
         visitor.log_in_as(Actor.local("mallory"))
         await visitor.all_read()
