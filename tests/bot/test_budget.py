@@ -259,7 +259,7 @@ def test_a_method_is_used_up_when_one_call_waits_long(caplog: pytest.LogCaptureF
         play(story)
     first, last = caplog.messages
     assert first.startswith("the calls of a minute are used up for chat.update")
-    assert last.startswith("chat.update goes on")
+    assert last.startswith("chat.update continues")
 
 
 async def where_slack_is_away_one_call_at_a_time_looks_for_it() -> None:

@@ -253,7 +253,7 @@ async def test_a_view_that_somebody_else_opened_is_refused(desk: Desk) -> None:
     assert isinstance(found, decisions.Submission)
     verdict = await desk.views.check(found)
     assert isinstance(verdict, Refuse)
-    assert "somebody else" in verdict.reason
+    assert "Someone else" in verdict.reason
 
 
 async def test_a_modal_opens_although_slack_does_not_say_the_timezone(
