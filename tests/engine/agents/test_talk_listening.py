@@ -200,7 +200,7 @@ def test_words_for_an_agent_that_is_over_reach_no_other_and_are_not_swallowed(th
     """Their author is told so; words for nobody in particular continue as ever."""
     nodes = f"nodes:\n  - {{id: alpha, type: agent, with: {{prompt: one}}}}\n  - {{id: beta, {then}}}\n"
     case = Talk(flow_of(nodes)).started().model("Done.")
-    assert case.refused(ana("hurry", to="alpha"), AgentOver).startswith("alpha is over")
+    assert case.refused(ana("hurry", to="alpha"), AgentOver).startswith("alpha has ended")
     assert case.when(ana("hurry")).event("session:message").message == "hurry"
 
 
