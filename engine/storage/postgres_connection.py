@@ -59,8 +59,8 @@ _BEGIN_READ_SET = f"""{_BEGIN_READ}; SET LOCAL lock_timeout = '5s';
  SET LOCAL idle_in_transaction_session_timeout = '10s'"""
 _COUNTED = "SELECT nextval('changes')"
 """Behind each COMMIT: others look at `changes` for whether there is anything new."""
-_TOLD = "pg_notify('sayso ' || hashtext(current_schema()), '')"
-_TELL, _COUNTED_AND_TELL = f"SELECT {_TOLD}", f"{_COUNTED}, {_TOLD}"
+_TELL = "SELECT pg_notify('sayso ' || hashtext(current_schema()), '')"
+_COUNTED_AND_TELL = _TELL.replace("SELECT", "SELECT nextval('changes'),")
 """A transaction that notifies is committed under a lock of the whole server. So it is one of its own, with nothing to sync."""
 _CHANGES = "SELECT last_value FROM changes"
 _NUMBERED = """INSERT INTO transactions AS last (writer, n, at) SELECT $1::text, $2::bigint, now()
