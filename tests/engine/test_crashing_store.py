@@ -23,7 +23,7 @@ READS = {
     "marks": {"rows", "ts"},
     "outbox": {"due", "of", "row"},
     "prompts": {"row", "rows"},
-    "sessions": {"check_chain", "claimable", "ended", "ending", "head", "heads", "journal", "load", "opening", "orphans", "stirred"},
+    "sessions": {"any_in", "check_chain", "claimable", "ended", "ending", "head", "heads", "journal", "load", "opening", "orphans", "stirred"},
     "spend": {"on", "rows"},
     "timers": {"of", "rows"},
 }  # fmt: skip
