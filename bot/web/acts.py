@@ -174,7 +174,7 @@ class Acts:
         if head is None:
             raise UnknownSession(f"There is no session {session_id}.")
         if head.status in ENDED and do != "retry" and not head.quarantined:
-            raise SessionEnded(f"Session {session_id} is {head.status} already; nothing was changed.")
+            raise SessionEnded(f"Session {session_id} has already ended; nothing was changed.")
         if problem := self.closed(actor, head):
             raise problem
         return head

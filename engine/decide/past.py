@@ -95,7 +95,7 @@ class Past:
         """
         state = self.state
         if state.ended or state.phase == "finalizing":
-            raise SessionEnded(f"Session {state.session_id} is {state.status}; there is nothing left to run.")
+            raise SessionEnded(f"Session {state.session_id} is {state.stands}; there is nothing left to run.")
         if state.phase not in ("waiting", "held") and not (self.copied and state.phase == "running"):
             remedy = "fork at another event" if self.copied else "pause it first (sayso sessions pause)"
             raise SessionRunning(f"Session {state.session_id} is running; {remedy}.")
