@@ -281,7 +281,7 @@ async def test_a_turn_that_is_given_up_does_not_stay_open(rig: Rig) -> None:
     session_id, state = await writing(rig, "Half a")
     await rig.put(cut_row(state, TURN), cut_row(state, NEXT))
     await rig.settled(text_key(session_id, NEXT))
-    assert await said(rig, session_id) == ["Half a\n✂️ _cut off here; this is not part of the conversation_"]
+    await until_said(rig, session_id, ["Half a\n✂️ _cut off here; this is not part of the conversation_"])
 
 
 # --- failures ----------------------------------------------------------------------------------------------
