@@ -35,13 +35,10 @@ from engine.storage.store import Store
 from engine.testing import CrashingStore
 from tests.proof.canonical import Canon, canonical
 from tests.proof.world import Bench, Effects
-from tests.support.engine import ANA, SESSION, START, Backing, Clock, everybody
+from tests.support.engine import ANA, SESSION, START, Backing, Clock, check_starts, everybody
 
 PATIENCE = 30.0
 """Seconds that a life may take."""
-
-AGAIN = (None, "node:interrupted", "node:retried", "prompt:answered")
-"""What can have come before a start."""
 
 RESUME = "proof:resume"
 """Keys of the messages that resume a held session begin so."""
@@ -357,26 +354,11 @@ def finished(store: Store, effects: Effects, total: Counts, lives: int) -> Run:
     assert state.ended, "the journal does not end"
     assert SESSION not in {row.session_id for row in store.locks.rows()}, "its lock was not given back"
     assert to_bytes(derive_state(events)) == to_bytes(state), "the fold is not deterministic"
-    check_once(events)
+    check_starts(events)
     outputs = {path: run.output for path, run in state.nodes.items() if run.status == "completed"}
     story = Story(state.status, outputs, effects.all(), canonical(events))
     store.close()
     return Run(story, events, total.commits, total.acts, lives)
-
-
-def check_once(events: Sequence[Event]) -> None:
-    """No path starts after it has had its outcome, and none starts twice without an interruption, a retry or an answer
-    to the question about its failure."""
-    standing: dict[str | None, str] = {}
-    for event in events:
-        kind = event.type
-        if kind in ("node:started", "container:childStarted"):
-            before = standing.get(event.path)
-            assert before in AGAIN, f"{event.path} again after {before}"
-        if kind == "prompt:answered" and standing.get(event.path) == "node:failing":
-            standing[event.path] = kind
-        if kind.startswith("node:") or kind.startswith("container:child"):
-            standing[event.path] = kind
 
 
 def compare(plain: Story, paused: Story) -> None:
