@@ -17,7 +17,9 @@ from engine.journal.records import (
     Commit,
     Conflict,
     Consumed,
+    Head,
     InboxItem,
+    InboxRow,
     Lost,
     NewSession,
     PromptRow,
@@ -101,6 +103,20 @@ def tried(store: Store, commits: Sequence[Commit]) -> list[Exception | None]:
             case Conflict(reason) | Lost(reason) | reason:
                 found.append(reason)
     return found
+
+
+def head_of(store: Store, session_id: str) -> Head:
+    """The head of a session that is there."""
+    head = store.sessions.head(session_id)
+    assert head is not None
+    return head
+
+
+def row_of(store: Store, key: str) -> InboxRow:
+    """The row of the inbox under a key that is there."""
+    row = store.inbox.row(key)
+    assert row is not None
+    return row
 
 
 def outcome(work: Callable[[], object]) -> object:

@@ -59,9 +59,11 @@ from tests.storage.storagekit import (
     claim,
     done,
     event,
+    head_of,
     new_session,
     reaped,
     rich_session,
+    row_of,
     step,
     tried,
 )
@@ -88,8 +90,7 @@ def test_ingest_gives_new_ids_and_none_for_known_keys(store: Store) -> None:
     again = MESSAGE.but(payload=b'{"other":1}')
     assert store.inbox.ingest([MESSAGE, again, InboxItem("m2", "click", b"{}")], NOW) == [1, None, 2]
     assert store.inbox.ingest([again], at(1)) == [None]
-    row = store.inbox.row("m1")
-    assert row is not None
+    row = row_of(store, "m1")
     assert astuple(row) == (1, "m1", "message", b"{}", "session-1", "T1:C1:1.0", NOW, None, None)
 
 
@@ -125,8 +126,7 @@ def test_a_dropped_letter_is_done(store: Store) -> None:
     assert not store.inbox.decide_letter("m1", again=False)
     store.consume([Consumed(1, DEAD)], NOW)
     assert store.inbox.decide_letter("m1", again=False)
-    row = store.inbox.row("m1")
-    assert row is not None
+    row = row_of(store, "m1")
     assert (row.outcome, store.inbox.dead_letters(), store.inbox.rows()) == (DROPPED, [], [])
     assert not store.inbox.decide_letter("m1", again=True)
     assert not store.inbox.decide_letter("never", again=True)
@@ -142,8 +142,7 @@ def test_consume_keeps_outcome_and_result(store: Store) -> None:
     """What became of a row can be read by whoever asked."""
     store.inbox.ingest([MESSAGE], NOW)
     store.consume([Consumed(1, "refused", b'{"why":"no"}')], NOW, [PutOutbox("k", "lane", "post", b"{}")])
-    row = store.inbox.row("m1")
-    assert row is not None
+    row = row_of(store, "m1")
     assert (row.outcome, row.result) == ("refused", b'{"why":"no"}')
     assert store.outbox.row("k") is not None
 
@@ -208,8 +207,7 @@ def test_claim_raises_the_epoch(store: Store) -> None:
     done(store, new_session("session-1", owner, event("a")))
     assert claim(store, "session-1", owner, at(1)) == 2
     assert claim(store, "session-1", owner, at(2)) == 3
-    head = store.sessions.head("session-1")
-    assert head is not None
+    head = head_of(store, "session-1")
     assert (head.epoch, head.owner, head.seq, head.updated_at) == (3, owner, 1, at(2))
 
 
@@ -229,8 +227,7 @@ def test_release_frees_the_session(backend: SqliteBackend, store: Store) -> None
     other = backend.open()
     ours, theirs = store.register("bot"), other.register("bot")
     done(store, new_session("session-1", ours, event("a"), release=True))
-    head = store.sessions.head("session-1")
-    assert head is not None
+    head = head_of(store, "session-1")
     assert head.owner is None
     assert claim(other, "session-1", theirs, NOW) == 2
     with pytest.raises(Owned):
@@ -247,8 +244,7 @@ def test_claims_are_taken_together_and_refused_alone(store: Store) -> None:
     found = tried(store, [step(name, 2, 0, owner=owner) for name in names])
     assert found[0] is None
     assert [type(outcome) for outcome in found[1:]] == [UnknownSession, SessionQuarantined]
-    head = store.sessions.head("session-a")
-    assert head is not None
+    head = head_of(store, "session-a")
     assert (head.owner, head.epoch) == (owner, 2)
     assert [type(outcome) for outcome in tried(store, [step("session-none", 2, 0, owner=owner)])] == [
         UnknownSession
@@ -264,8 +260,7 @@ def test_a_claim_builds_on_the_session_as_it_was_found(store: Store, epoch: int,
     assert isinstance(error, Overtaken)
     assert list(store.sessions.journal("session-1")) == [event("a")]
     done(store, step("session-1", 2, 1, event("b"), owner=owner, release=True))
-    head = store.sessions.head("session-1")
-    assert head is not None
+    head = head_of(store, "session-1")
     assert (head.epoch, head.seq, head.owner) == (2, 2, None)
 
 
@@ -282,8 +277,7 @@ def test_a_new_session_is_all_there(store: Store) -> None:
     """The first commit stores head, flow, journal and rows together."""
     owner = store.register("bot")
     done(store, new_session("session-1", owner, event("a"), event("b"), thread_key="T1:C1:1.0"))
-    head = store.sessions.head("session-1")
-    assert head is not None
+    head = head_of(store, "session-1")
     assert asdict(head) == {
         "session_id": "session-1",
         "flow_name": "deploy",
@@ -310,8 +304,7 @@ def test_a_commit_moves_the_head(store: Store) -> None:
     done(store, step("session-1", 1, 1, event("b"), status="paused", phase="waiting", now=at(1)))
     done(store, step("session-1", 1, 2, event("c"), status="complete", phase="ended", now=at(2)))
     done(store, step("session-1", 1, 3, status="complete", phase="ended", now=at(3)))
-    head = store.sessions.head("session-1")
-    assert head is not None
+    head = head_of(store, "session-1")
     assert (head.status, head.phase, head.seq) == ("complete", "ended", 3)
     assert (head.updated_at, head.ended_at) == (at(3), at(2))
 
@@ -423,8 +416,7 @@ def test_consumption_is_atomic_with_the_commit(store: Store) -> None:
     [error] = tried(store, [step("session-1", 1, 2, event("c"), consumed=(Consumed(1, "applied"),))])
     assert isinstance(error, Fenced)
     assert len(list(store.sessions.journal("session-1"))) == 2
-    row = store.inbox.row("m1")
-    assert row is not None
+    row = row_of(store, "m1")
     assert row.result == b"1"
 
 
@@ -479,8 +471,7 @@ def test_a_fork_begins_at_its_parent(store: Store) -> None:
     done(store, step("session-1", 1, 2, event("c"), status="complete", phase="ended"))
     done(store, new_session("session-2", owner, event("x"), parent=("session-1", 2)))
     assert reaped(store, at(1), at(1)) == 1
-    head = store.sessions.head("session-2")
-    assert head is not None
+    head = head_of(store, "session-2")
     assert head.parent_session_id == "session-1"
     assert list(store.sessions.journal("session-2")) == [event("x")]
 
@@ -595,8 +586,7 @@ def test_quarantine_sets_a_session_aside(store: Store) -> None:
         claim(store, "session-1", owner, NOW)
     [error] = tried(store, [step("session-1", 1, 4, event("e"))])
     assert isinstance(error, Fenced)
-    head = store.sessions.head("session-1")
-    assert head is not None
+    head = head_of(store, "session-1")
     assert (head.quarantined, head.owner, head.seq) == ("does not verify", None, 4)
     assert store.sessions.heads() == [head]
     assert store.outbox.row("q") is not None

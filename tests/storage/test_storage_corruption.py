@@ -26,6 +26,7 @@ from tests.storage.storagekit import (
     claim,
     done,
     event,
+    head_of,
     new_session,
     outcome,
     reaped,
@@ -209,8 +210,7 @@ def test_a_bad_head_is_refused_everywhere_until_it_is_set_aside(backend: SqliteB
     assert listed.quarantined is not None
     assert "does not verify" in listed.quarantined
     fresh.quarantine("session-1", "bad head", NOW)
-    head = fresh.sessions.head("session-1")
-    assert head is not None
+    head = head_of(fresh, "session-1")
     assert (head.quarantined, head.phase) == ("bad head", "rigged")
     assert backend.rows("sessions") == before
     fresh.close()
@@ -233,8 +233,7 @@ def test_a_changed_quarantine_note_still_sets_aside(backend: SqliteBackend, stor
     for value in (b"fine", b"\xff"):
         with suppress(Refused):
             backend.change("quarantine", 0, "reason", value)
-        head = store.sessions.head("session-1")
-        assert head is not None
+        head = head_of(store, "session-1")
         assert head.quarantined in (
             "its quarantine note does not verify",
             "its quarantine note is unreadable",

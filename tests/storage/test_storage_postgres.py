@@ -1,4 +1,5 @@
-"""What only a server has: refusals of servers that cannot carry a store, answers that are lost, leases."""
+"""What only a server has: refusals of servers that cannot carry a store, answers that are lost, leases. Refusals that are the same
+behind a pooler: `test_storage_pooler`."""
 
 from __future__ import annotations
 
@@ -15,18 +16,9 @@ import psycopg
 import pytest
 
 from engine.journal.records import InboxItem, PromptRow, PutLock, PutOutbox, Row
-from engine.language.errors import (
-    KeyMissing,
-    RowRefused,
-    SchemaTooNew,
-    StorageBroken,
-    StorageError,
-    StoreTooOld,
-    WrongWorkspace,
-)
+from engine.language.errors import RowRefused, SchemaTooNew, StorageBroken, StorageError, StoreTooOld
 from engine.storage import lanes, postgres_connection, postgres_workers
 from engine.storage.leases import Served, holder_of
-from engine.storage.open import open_store
 from engine.storage.postgres import _OWN_TABLES, PostgresStore, _version, open_postgres
 from engine.storage.postgres_connection import PostgresConnection
 from tests.storage.storagekit import (
@@ -151,31 +143,6 @@ def test_a_password_that_was_not_escaped_is_not_shown(login: str) -> None:
         open_postgres(f"postgresql://{login}/flows", KEY)
     assert "hunter" not in str(caught.value)
     assert caught.value.__cause__ is None or "hunter" not in str(caught.value.__cause__)
-
-
-def test_a_role_without_rights_is_told_what_it_lacks(store: PostgresStore, url: str) -> None:
-    """It says which right is missing."""
-    with psycopg.connect(url, autocommit=True) as raw:
-        raw.execute("DROP ROLE IF EXISTS poor")
-        raw.execute("CREATE ROLE poor LOGIN")
-    with pytest.raises(StorageError, match=r"may not do this .*permission denied"):
-        open_postgres(url.replace("postgres:@", "poor@"), KEY)
-
-
-def test_a_database_needs_its_key(store: PostgresStore, url: str) -> None:
-    """No file lies beside a server, and another key is noticed before each row is taken for damaged."""
-    store.bind("T1", "A1")
-    with pytest.raises(KeyMissing, match="SAYSO_SECRET_KEY"):
-        open_store(url)
-    with pytest.raises(KeyMissing, match="not the one"):
-        open_store(url, b"f" * 32)
-
-
-def test_a_database_of_another_team_is_refused(store: PostgresStore) -> None:
-    """It says which one it belongs to."""
-    store.bind("T1", "A1")
-    with pytest.raises(WrongWorkspace, match="Slack team T1"):
-        store.bind("T2", "A1")
 
 
 def test_a_database_of_a_newer_release_is_left_alone(store: PostgresStore, url: str) -> None:
@@ -310,12 +277,8 @@ def test_a_commit_that_did_not_arrive_is_carried_out_again(relay: Relay, url: st
     store.close()
 
 
-def test_a_batch_waits_for_the_server_as_often_as_a_step(relay: Relay, url: str) -> None:
-    """Once for what it stores, and once for its COMMIT, however many sessions and rows are in it."""
-    store = open_postgres(through(relay, url), KEY)
-    owner = store.register("bot")
-    names = [f"session-{number}" for number in range(8)]
-    done(store, *[new_session(name, owner, event("a")) for name in names])
+def answers_to(relay: Relay) -> bytearray:
+    """What the server answers from here on."""
     answers = bytearray()
 
     def to_client(data: bytes) -> bytes:
@@ -323,6 +286,16 @@ def test_a_batch_waits_for_the_server_as_often_as_a_step(relay: Relay, url: str)
         return data
 
     relay.to_client = to_client
+    return answers
+
+
+def test_a_batch_waits_for_the_server_as_often_as_a_step(relay: Relay, url: str) -> None:
+    """Once for what it stores, and once for its COMMIT, however many sessions and rows are in it."""
+    store = open_postgres(through(relay, url), KEY)
+    owner = store.register("bot")
+    names = [f"session-{number}" for number in range(8)]
+    done(store, *[new_session(name, owner, event("a")) for name in names])
+    answers = answers_to(relay)
     prompts = [PromptRow(f"prompt-{name}", name, "T1:C1:1", "open", None, b"{}") for name in names]
     done(store, *[step(row.session_id, 1, 1, event("b"), rows=(row,)) for row in prompts])
     assert answers.count(b"Z\0\0\0\5T") == 1, "it was ready inside of a transaction"
@@ -344,13 +317,7 @@ def test_a_list_waits_for_the_server_once_for_many_rows(relay: Relay, url: str) 
     owner = store.register("bot")
     names = [f"session-{number}" for number in range(300)]
     done(store, *[new_session(name, owner, event("a")) for name in names])
-    answers = bytearray()
-
-    def to_client(data: bytes) -> bytes:
-        answers.extend(data)
-        return data
-
-    relay.to_client = to_client
+    answers = answers_to(relay)
     assert [head.session_id for head in store.sessions.heads(limit=None)] == names[::-1]
     assert answers.count(b"Z\0\0\0\5T") < 10
     store.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +91,14 @@ async def queued(*tasks: asyncio.Task[Any]) -> None:
     await asyncio.gather(*(asyncio.wait([task], timeout=0) for task in tasks))
 
 
+async def together(writer: Writer, *works: Coroutine[Any, Any, Any]) -> list[Any]:
+    """What comes of work that waits when the thread comes around, each result or error in its place."""
+    async with Gate(writer):
+        tasks = [asyncio.ensure_future(work) for work in works]
+        await queued(*tasks)
+    return await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def test_a_commit_is_done_on_return(store: Recorder, writer: Writer) -> None:
     """What was committed can be read, and was written by the writer's thread."""
     await writer.commit(step("session-0", 1, 1, event("b")))
@@ -100,25 +108,18 @@ async def test_a_commit_is_done_on_return(store: Recorder, writer: Writer) -> No
 
 async def test_queued_commits_share_one_transaction(store: Recorder, writer: Writer) -> None:
     """All that wait when the thread comes around go together."""
-    async with Gate(writer):
-        tasks = [
-            asyncio.ensure_future(writer.commit(step(f"session-{n}", 1, 1, event("b")))) for n in range(10)
-        ]
-        await queued(*tasks)
-    await asyncio.gather(*tasks)
+    await together(writer, *(writer.commit(step(f"session-{n}", 1, 1, event("b"))) for n in range(10)))
     assert store.batches == [[f"session-{n}" for n in range(10)]]
 
 
 async def test_each_waiter_hears_of_its_own_commit(store: Recorder, writer: Writer) -> None:
     """In a group one is fenced, one unknown, and the others succeed."""
-    async with Gate(writer):
-        tasks = [
-            asyncio.ensure_future(writer.commit(step("session-0", 1, 1, event("b")))),
-            asyncio.ensure_future(writer.commit(step("session-1", 9, 1, event("b")))),
-            asyncio.ensure_future(writer.commit(step("session-none", 1, 1, event("b")))),
-        ]
-        await queued(*tasks)
-    found = await asyncio.gather(*tasks, return_exceptions=True)
+    found = await together(
+        writer,
+        writer.commit(step("session-0", 1, 1, event("b"))),
+        writer.commit(step("session-1", 9, 1, event("b"))),
+        writer.commit(step("session-none", 1, 1, event("b"))),
+    )
     assert [type(error) for error in found] == [Stored, Lost, UnknownSession]
     assert len(store.batches) == 1
 
@@ -129,58 +130,46 @@ async def test_calls_and_commits_keep_their_order(store: Recorder, writer: Write
     def read() -> int:
         return len(list(store.sessions.journal("session-0")))
 
-    async with Gate(writer):
-        tasks = [
-            asyncio.ensure_future(work)
-            for work in (
-                writer.commit(step("session-0", 1, 1, event("b"))),
-                writer.call(read),
-                writer.commit(step("session-0", 1, 2, event("c"))),
-                writer.call(read),
-            )
-        ]
-        await queued(*tasks)
-    assert await asyncio.gather(*tasks) == [Stored(), 2, Stored(), 3]
+    found = await together(
+        writer,
+        writer.commit(step("session-0", 1, 1, event("b"))),
+        writer.call(read),
+        writer.commit(step("session-0", 1, 2, event("c"))),
+        writer.call(read),
+    )
+    assert found == [Stored(), 2, Stored(), 3]
     assert store.batches == [["session-0"], ["session-0"]]
+
+
+def ingested(writer: Writer, *keys: str) -> Coroutine[Any, Any, list[int | None]]:
+    """The ids of items with these keys, once they are stored."""
+    return writer.ingest([InboxItem(key, "message", b"{}") for key in keys], NOW)
 
 
 async def test_replies_that_are_queued_are_ingested_together(store: Recorder, writer: Writer) -> None:
     """Each waiter gets the ids of its own items, and a key that is known gives None."""
-    async with Gate(writer):
-        tasks = [
-            asyncio.ensure_future(writer.ingest([InboxItem(key, "message", b"{}") for key in keys], NOW))
-            for keys in (["m1", "m2"], ["m1"], ["m3"])
-        ]
-        await queued(*tasks)
-    assert await asyncio.gather(*tasks) == [[1, 2], [None], [3]]
+    found = await together(writer, *(ingested(writer, *keys) for keys in (["m1", "m2"], ["m1"], ["m3"])))
+    assert found == [[1, 2], [None], [3]]
 
 
 async def test_what_cannot_be_stored_takes_nothing_else_with_it(store: Recorder, writer: Writer) -> None:
     """An item with text that is not Unicode is refused, and those that share its transaction are stored."""
-    async with Gate(writer):
-        tasks = [
-            asyncio.ensure_future(writer.ingest([InboxItem(key, "message", b"{}")], NOW))
-            for key in ("m1", "m\ud800", "m3")
-        ]
-        await queued(*tasks)
-    first, refused, third = await asyncio.gather(*tasks, return_exceptions=True)
+    first, refused, third = await together(
+        writer, *(ingested(writer, key) for key in ("m1", "m\ud800", "m3"))
+    )
     assert isinstance(refused, RowRefused)
     assert (first, third) == ([1], [2])
 
 
 async def test_commits_of_other_sessions_go_together_past_a_read(store: Recorder, writer: Writer) -> None:
     """A read between them sees what came before it, and does not keep them from sharing a transaction."""
-    async with Gate(writer):
-        tasks = [
-            asyncio.ensure_future(work)
-            for work in (
-                writer.commit(step("session-0", 1, 1, event("b"))),
-                writer.call(lambda: len(list(store.sessions.journal("session-0")))),
-                writer.commit(step("session-1", 1, 1, event("b"))),
-            )
-        ]
-        await queued(*tasks)
-    assert await asyncio.gather(*tasks) == [Stored(), 2, Stored()]
+    found = await together(
+        writer,
+        writer.commit(step("session-0", 1, 1, event("b"))),
+        writer.call(lambda: len(list(store.sessions.journal("session-0")))),
+        writer.commit(step("session-1", 1, 1, event("b"))),
+    )
+    assert found == [Stored(), 2, Stored()]
     assert store.batches == [["session-0", "session-1"]]
 
 
@@ -196,12 +185,8 @@ async def test_a_method_may_be_named(store: Recorder, writer: Writer) -> None:
 async def test_a_failed_transaction_is_everybodys_error(store: Recorder, writer: Writer) -> None:
     """When the whole batch fails, each waiter gets an error of its own, and the writer continues."""
     store.failure = StorageFull("no space")
-    async with Gate(writer):
-        tasks = [
-            asyncio.ensure_future(writer.commit(step(f"session-{n}", 1, 1, event("b")))) for n in range(3)
-        ]
-        await queued(*tasks)
-    errors = await asyncio.gather(*tasks, return_exceptions=True)
+    commits = (writer.commit(step(f"session-{n}", 1, 1, event("b"))) for n in range(3))
+    errors = await together(writer, *commits)
     assert [type(error) for error in errors] == [StorageFull] * 3
     assert len({id(error) for error in errors}) == 3
     store.failure = None
@@ -223,17 +208,12 @@ async def test_a_cancelled_waiter_takes_nothing_back(store: Recorder, writer: Wr
 async def test_when_the_thread_dies_everybody_is_told(store: Recorder, writer: Writer) -> None:
     """Those in the batch, those queued behind it and those who come later get an error, and nobody waits forever."""
     store.failure = SystemExit("killed")
-    async with Gate(writer):
-        tasks = [
-            asyncio.ensure_future(work)
-            for work in (
-                writer.commit(step("session-0", 1, 1, event("b"))),
-                writer.call(writer.store.sessions.head, "session-0"),
-                writer.commit(step("session-1", 1, 1, event("b"))),
-            )
-        ]
-        await queued(*tasks)
-    errors = await asyncio.gather(*tasks, return_exceptions=True)
+    errors = await together(
+        writer,
+        writer.commit(step("session-0", 1, 1, event("b"))),
+        writer.call(writer.store.sessions.head, "session-0"),
+        writer.commit(step("session-1", 1, 1, event("b"))),
+    )
     assert [type(error) for error in errors] == [StorageBroken] * 3
     with pytest.raises(StorageBroken, match="killed"):
         await writer.commit(step("session-0", 1, 1, event("b")))
