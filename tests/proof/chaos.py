@@ -20,7 +20,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict
 
 from bot.rendering.blocks import EVENT_TYPE
 from bot.workspace import elements
@@ -301,11 +300,9 @@ class Chaos:
     async def outage(self, seconds: float = 8.0) -> None:
         """The server is away."""
         async with self._told(f"outage of {seconds:.0f} s"):
-            await asyncio.to_thread(postgres.control, self.server, "-m", "fast", "stop")
+            await asyncio.to_thread(postgres.stop, self.server)
             await asyncio.sleep(seconds)
-            folder = conninfo_to_dict(self.server.get_uri())["host"]
-            options = ("-o", f'-h "" -k {folder}', "-l", str(self.server.log), "start")
-            await asyncio.to_thread(postgres.control, self.server, *options)
+            await asyncio.to_thread(postgres.start, self.server)
 
     async def long_outage(self) -> None:
         """The server is away for longer than anything waits."""

@@ -75,9 +75,16 @@ def faults(tmp_path: Path) -> Iterator[Faults]:
     vfs.unregister()
 
 
-def test_a_commit_is_synced_before_it_returns(tmp_path: Path, faults: Faults) -> None:
-    """Every acknowledged write has reached the device: one sync of the log for each."""
+@pytest.fixture
+def store(tmp_path: Path, faults: Faults) -> Iterator[SqliteStore]:
+    """A store on that VFS."""
     store = open_sqlite(tmp_path / "sayso.db", vfs=faults.name)
+    yield store
+    store.close()
+
+
+def test_a_commit_is_synced_before_it_returns(store: SqliteStore, faults: Faults) -> None:
+    """Every acknowledged write has reached the device: one sync of the log for each."""
     done(store, new_session("session-1", store.register("bot"), event("a")))
     for work in (
         lambda: done(store, step("session-1", 1, 1, event("b"), event("c"))),
@@ -87,17 +94,14 @@ def test_a_commit_is_synced_before_it_returns(tmp_path: Path, faults: Faults) ->
         faults.syncs.clear()
         work()
         assert faults.syncs == ["wal"]
-    store.close()
 
 
-def test_a_duplicate_costs_no_sync(tmp_path: Path, faults: Faults) -> None:
+def test_a_duplicate_costs_no_sync(store: SqliteStore, faults: Faults) -> None:
     """Deliveries that are known already write nothing."""
-    store = open_sqlite(tmp_path / "sayso.db", vfs=faults.name)
     store.inbox.ingest([InboxItem("m", "message", b"{}")], NOW)
     faults.syncs.clear()
     assert store.inbox.ingest([InboxItem("m", "message", b"{}")], NOW) == [None]
     assert faults.syncs == []
-    store.close()
 
 
 def test_a_refused_commit_costs_no_sync(tmp_path: Path, faults: Faults) -> None:
@@ -114,14 +118,12 @@ def test_a_refused_commit_costs_no_sync(tmp_path: Path, faults: Faults) -> None:
     other.close()
 
 
-def test_a_group_of_commits_is_synced_once(tmp_path: Path, faults: Faults) -> None:
+def test_a_group_of_commits_is_synced_once(store: SqliteStore, faults: Faults) -> None:
     """Sessions that are ready together share one wait for the disk."""
-    store = open_sqlite(tmp_path / "sayso.db", vfs=faults.name)
     done(store, *(new_session(f"session-{n}", None, event("a")) for n in range(20)))
     faults.syncs.clear()
     done(store, *(step(f"session-{n}", 1, 1, event("b")) for n in range(20)))
     assert faults.syncs == ["wal"]
-    store.close()
 
 
 def test_the_settings_are_those_that_survive_power_loss(tmp_path: Path) -> None:
@@ -134,9 +136,8 @@ def test_the_settings_are_those_that_survive_power_loss(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_failed_sync_ends_the_use_of_the_store(tmp_path: Path, faults: Faults) -> None:
+def test_a_failed_sync_ends_the_use_of_the_store(store: SqliteStore, tmp_path: Path, faults: Faults) -> None:
     """After an fsync error nothing more is written, even when the device says yes again."""
-    store = open_sqlite(tmp_path / "sayso.db", vfs=faults.name)
     done(store, new_session("session-1", None, event("a")))
     faults.fail_sync = "wal"
     with pytest.raises(StorageBroken, match="End this process"):
@@ -152,12 +153,9 @@ def test_a_failed_sync_ends_the_use_of_the_store(tmp_path: Path, faults: Faults)
     after.close()
 
 
-def test_a_failed_sync_of_a_checkpoint_is_not_forgotten(
-    tmp_path: Path, faults: Faults, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_sync_of_a_checkpoint_is_not_forgotten(store: SqliteStore, tmp_path: Path, faults: Faults, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commit before the checkpoint is durable and reported so; the next call refuses."""
     monkeypatch.setattr(connection, "CHECKPOINT_PAGES", 1)
-    store = open_sqlite(tmp_path / "sayso.db", vfs=faults.name)
     faults.fail_sync = "db"
     assert store.inbox.ingest([InboxItem("m", "message", b"{}")], NOW) == [1]
     with pytest.raises(StorageBroken):
@@ -210,9 +208,8 @@ def test_a_full_disk_changes_nothing_and_work_goes_on_later(tmp_path: Path) -> N
     store.close()
 
 
-def test_a_log_that_cannot_be_written_changes_nothing(tmp_path: Path, faults: Faults) -> None:
+def test_a_log_that_cannot_be_written_changes_nothing(store: SqliteStore, faults: Faults) -> None:
     """If there is no space for the write-ahead log, the write is undone and succeeds later."""
-    store = open_sqlite(tmp_path / "sayso.db", vfs=faults.name)
     done(store, new_session("session-1", None, event("a")))
     faults.fail_write = "wal"
     with pytest.raises(StorageFull):
@@ -221,22 +218,17 @@ def test_a_log_that_cannot_be_written_changes_nothing(tmp_path: Path, faults: Fa
     faults.fail_write = None
     done(store, step("session-1", 1, 1, event("c")))
     assert list(store.sessions.journal("session-1")) == [event("a"), event("c")]
-    store.close()
 
 
-def test_a_checkpoint_without_space_is_made_later(
-    tmp_path: Path, faults: Faults, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkpoint_without_space_is_made_later(store: SqliteStore, faults: Faults, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that cannot grow now does not fail the commit, which is in the log."""
     monkeypatch.setattr(connection, "CHECKPOINT_PAGES", 1)
-    store = open_sqlite(tmp_path / "sayso.db", vfs=faults.name)
     faults.fail_write = "db"
     assert store.inbox.ingest([InboxItem("m", "message", b"{}")], NOW) == [1]
     assert store.inbox.ingest([InboxItem("m2", "message", b"{}")], NOW) == [2]
     faults.fail_write = None
     assert store.inbox.ingest([InboxItem("m3", "message", b"{}")], NOW) == [3]
     assert [row.key for row in store.inbox.rows()] == ["m", "m2", "m3"]
-    store.close()
 
 
 def test_a_database_that_another_process_holds_is_said_to_be(
