@@ -27,7 +27,14 @@ ANA = person("UANA", email="ana@example.com")
 BEN = person("UBEN", email="Ben@Example.com")
 CLEO = person("UCLEO", groups=frozenset({"sre"}))
 GUEST = person("UBEN", is_restricted=True)
+OUTSIDER = person("UX", in_channel=False)
+UNSEEN = person("UX", in_channel=None)
+"""Of whom nobody knows whether they are in the channel."""
 TERMINAL = Actor.local("ana")
+POSING = replace(TERMINAL, groups=frozenset({"sre"}), email="ben@example.com")
+"""Somebody at the terminal with what people of Slack have."""
+AS_BEN, AS_CLEO, AS_ADDRESS = map(Actor.pretend, ("UBEN", "cleo", "ben@example.com"))
+"""Whom somebody plays there."""
 
 ASK = Question(kind="ask")
 GATE = Question(kind="approval", approvers=("UBEN", "@sre"))
@@ -52,6 +59,21 @@ def asking(*entries: str, **changed: Any) -> Target:
     return target(Question(kind="ask", who=entries), **changed)
 
 
+def listing_here(*entries: str) -> Target:
+    """The same in a run at the terminal."""
+    return listing(*entries, **LOCAL_RUN)
+
+
+def starters(*entries: str) -> Target:
+    """A flow that these people may start."""
+    return target(Question(kind="start", who=entries))
+
+
+def excluding(*entries: str) -> Target:
+    """An approval with these approvers, but for the requester."""
+    return target(Question(kind="approval", approvers=entries, exclude_requester=True))
+
+
 class Case(NamedTuple):
     name: str
     actor: Actor
@@ -65,162 +87,83 @@ ONLY_BEN_OR_SRE = "Only Ben Okafor and @sre can approve this. Ask one of them."
 NOT_PEOPLE = "Only people can do this, not apps or workflows."
 UNKNOWN = "Slack could not identify you right now. Please try again in a moment."
 NOT_HERE = "Only members of this workspace can do this."
-PEOPLE = "Only people can do this, not apps or workflows."
 NOT_OPEN = "This bot is not open to everybody here. Ask an admin to add you (SAYSO_USERS)."
+START_IN_SLACK = "Start this in Slack, or list local:ana in `allowed_to_start` of the flow."
+NO_CHANNEL = "Please start this in a channel."
+NO_STARTER = "Only @sre and Ana can start this. Ask one of them."
+USE_BUTTONS = "A reply does not answer this: please use its buttons."
+MEMBERS_START = "Only members of this channel can start this."
+MEMBERS_SEE = "Only members of this channel can see this."
+MEMBERS_ANSWER = "Only members of this channel can answer this."
+MEMBERS_APPROVE = "Only members of this channel can approve this."
+NOBODY_LISTED = "Nobody can approve this: the flow's list is empty."
+SOMEBODY_ELSE = "You started this, so somebody else must approve it."
+BEN_INSTEAD = "You started this, so somebody else must approve it: Ben Okafor."
+ONLY_BEN = "Only Ben Okafor can approve this."
+ONLY_ADDRESS = "Only ben@example.com can approve this."
+ONLY_BEN_THERE = "Only ben at the terminal can approve this."
+ONLY_ANA_THERE = "Only ana at the terminal can cancel this."
+ONLY_ANA_DECIDES = "Only Ana can decide how this continues."
+ONLY_ANA_PAUSES = "Only Ana can pause this."
+ONLY_ANA_SEES = "Only Ana can see this."
+ANA_OR_ADMINS = "Only Ana and the admins can steer this."
+ONLY_WHO_STARTED = "Only the person who started this can revoke this."
+NOBODY_LEFT = "Nobody can cancel this: no person started it, and SAYSO_ADMINS is empty."
+NOT_STUCK = "This is not a question about an interrupted or failed step, or about a cap."
+NOT_ITS_OWN = "Only members of this channel and @sre can approve this. Ask one of them."
+NOT_POSING = "Only @sre and ben@example.com can approve this. Ask one of them."
 PLAYED = "This run is in a Slack channel, where --as is not available."
 
 CASES = [
     # -- start: members of the channel
     Case("a member starts", BEN, "start", target(), None),
-    Case(
-        "one from outside does not",
-        person(in_channel=False),
-        "start",
-        target(),
-        "Only members of this channel can start this.",
-    ),
+    Case("one from outside does not", person(in_channel=False), "start", target(), MEMBERS_START),
     Case("nor where membership is not known", person(in_channel=None), "start", target(), UNKNOWN),
     Case("the terminal starts a local run", TERMINAL, "start", target(**LOCAL_RUN), None),
-    Case(
-        "but none in a channel",
-        TERMINAL,
-        "start",
-        target(),
-        "Start this in Slack, or list local:ana in `allowed_to_start` of the flow.",
-    ),
-    Case(
-        "except where the flow lists it",
-        TERMINAL,
-        "start",
-        target(Question(kind="start", who=("local:ana",))),
-        None,
-    ),
-    Case("a listed group starts", CLEO, "start", target(Question(kind="start", who=("@sre",))), None),
-    Case(
-        "a member who is not listed does not",
-        BEN,
-        "start",
-        target(Question(kind="start", who=("@sre", "UANA"))),
-        "Only @sre and Ana can start this. Ask one of them.",
-    ),
+    Case("but none in a channel", TERMINAL, "start", target(), START_IN_SLACK),
+    Case("except where the flow lists it", TERMINAL, "start", starters("local:ana"), None),
+    Case("a listed group starts", CLEO, "start", starters("@sre"), None),
+    Case("a member who is not listed does not", BEN, "start", starters("@sre", "UANA"), NO_STARTER),
     Case("a schedule starts", Actor.itself("schedule"), "start", target(), None),
-    Case("and does nothing else", Actor.itself("schedule"), "cancel", target(), PEOPLE),
+    Case("and does nothing else", Actor.itself("schedule"), "cancel", target(), NOT_PEOPLE),
     Case("the watch over channels pauses", Actor.itself("channel"), "pause", target(), None),
-    Case("and resumes nothing", Actor.itself("channel"), "resume", target(), PEOPLE),
-    Case("other parts of sayso start nothing", Actor.itself("timer"), "start", target(), PEOPLE),
+    Case("and resumes nothing", Actor.itself("channel"), "resume", target(), NOT_PEOPLE),
+    Case("other parts of sayso start nothing", Actor.itself("timer"), "start", target(), NOT_PEOPLE),
     Case("whom the bot is open to", BEN, "start", target(users=frozenset({"UBEN"})), None),
     Case("and everybody else", CLEO, "start", target(users=frozenset({"UBEN"})), NOT_OPEN),
     Case("in all that one does", CLEO, "decide", target(GATE, users=frozenset({"UBEN"})), NOT_OPEN),
-    Case(
-        "Slack starts none outside a channel",
-        BEN,
-        "start",
-        target(has_channel=False),
-        "Please start this in a channel.",
-    ),
+    Case("Slack starts none outside a channel", BEN, "start", target(has_channel=False), NO_CHANNEL),
     # -- ask: the requester, else the channel, unless `who` says otherwise
     Case("the requester answers", ANA, "answer", target(ASK), None),
     Case("and an input too", ANA, "answer", target(Question(kind="input")), None),
     Case("a colleague does not", BEN, "answer", target(ASK), "Only Ana can answer this."),
     Case("nor an admin", BEN, "answer", target(ASK, admins=frozenset({"UBEN"})), "Only Ana can answer this."),
     Case("without a requester the channel", BEN, "answer", target(ASK, requester_id=None), None),
-    Case(
-        "and nobody beyond it",
-        person("UBEN", in_channel=False),
-        "answer",
-        target(ASK, requester_id=None),
-        "Only members of this channel can answer this.",
-    ),
+    Case("and nobody beyond it", OUTSIDER, "answer", target(ASK, requester_id=None), MEMBERS_ANSWER),
     Case("`who` names a user", BEN, "answer", asking("UBEN"), None),
     Case("`who` leaves the requester out", ANA, "answer", asking("UBEN"), "Only Ben Okafor can answer this."),
     Case("`who` names the channel", BEN, "answer", asking("channel"), None),
     Case("`who` names the requester", ANA, "answer", asking("@sre", "requester"), None),
-    Case(
-        "`who` names nobody",
-        ANA,
-        "answer",
-        asking(),
-        "Nobody can answer this: the flow's list is empty.",
-    ),
-    Case(
-        "an approval is not answered",
-        BEN,
-        "answer",
-        target(GATE),
-        "A reply does not answer this: please use its buttons.",
-    ),
+    Case("`who` names nobody", ANA, "answer", asking(), "Nobody can answer this: the flow's list is empty."),
+    Case("an approval is not answered", BEN, "answer", target(GATE), USE_BUTTONS),
     # -- approval: those listed, and nobody else
     Case("listed by id", BEN, "decide", target(GATE), None),
     Case("listed by group", CLEO, "decide", target(GATE), None),
     Case("group names know no case", CLEO, "decide", listing("@SRE"), None),
     Case("listed by e-mail, in any case", BEN, "decide", listing("ben@example.com"), None),
-    Case(
-        "not by an e-mail that is not known",
-        CLEO,
-        "decide",
-        listing("ben@example.com"),
-        "Only ben@example.com can approve this.",
-    ),
-    Case(
-        "not by a display name",
-        person("UX", name="UBEN"),
-        "decide",
-        listing("UBEN"),
-        "Only Ben Okafor can approve this.",
-    ),
+    Case("not by an unknown e-mail", CLEO, "decide", listing("ben@example.com"), ONLY_ADDRESS),
+    Case("not by a display name", person("UX", name="UBEN"), "decide", listing("UBEN"), ONLY_BEN),
     Case("not listed", ANA, "decide", target(GATE), ONLY_BEN_OR_SRE),
     Case("an admin is not listed", ANA, "decide", target(GATE, admins=frozenset({"UANA"})), ONLY_BEN_OR_SRE),
     Case("the channel is listed", CLEO, "decide", listing("channel"), None),
-    Case(
-        "the channel, by one who is not in it",
-        person("UX", in_channel=False),
-        "decide",
-        listing("channel"),
-        "Only members of this channel can approve this.",
-    ),
-    Case(
-        "the channel, where that is not known",
-        person("UX", in_channel=None),
-        "decide",
-        listing("channel"),
-        "Only members of this channel can approve this.",
-    ),
+    Case("the channel, by one who is not in it", OUTSIDER, "decide", listing("channel"), MEMBERS_APPROVE),
+    Case("the channel, where that is not known", UNSEEN, "decide", listing("channel"), MEMBERS_APPROVE),
     Case("the requester is listed", ANA, "decide", listing("requester"), None),
-    Case(
-        "nobody is listed",
-        BEN,
-        "decide",
-        target(Question(kind="approval")),
-        "Nobody can approve this: the flow's list is empty.",
-    ),
-    Case(
-        "not even an admin where nobody is listed",
-        BEN,
-        "decide",
-        listing(admins=frozenset({"UBEN"})),
-        "Nobody can approve this: the flow's list is empty.",
-    ),
-    Case(
-        "the requester is excluded though listed",
-        ANA,
-        "decide",
-        target(Question(kind="approval", approvers=("UANA", "UBEN"), exclude_requester=True)),
-        "You started this, so somebody else must approve it: Ben Okafor.",
-    ),
-    Case(
-        "excluded as the only one",
-        ANA,
-        "decide",
-        target(Question(kind="approval", approvers=("requester",), exclude_requester=True)),
-        "You started this, so somebody else must approve it.",
-    ),
-    Case(
-        "others are not excluded",
-        BEN,
-        "decide",
-        target(Question(kind="approval", approvers=("UANA", "UBEN"), exclude_requester=True)),
-        None,
-    ),
+    Case("nobody is listed", BEN, "decide", target(Question(kind="approval")), NOBODY_LISTED),
+    Case("nor an admin where nobody is", BEN, "decide", listing(admins=frozenset({"UBEN"})), NOBODY_LISTED),
+    Case("the requester is excluded though listed", ANA, "decide", excluding("UANA", "UBEN"), BEN_INSTEAD),
+    Case("excluded as the only one", ANA, "decide", excluding("requester"), SOMEBODY_ELSE),
+    Case("others are not excluded", BEN, "decide", excluding("UANA", "UBEN"), None),
     Case("an ask is not approved", ANA, "decide", target(ASK), "This is not an approval."),
     Case("nothing is approved where nothing asks", ANA, "decide", target(), "This is not an approval."),
     # -- the rest: the requester and the admins
@@ -229,135 +172,47 @@ CASES = [
     Case("an admin cancels", BEN, "cancel", target(admins=frozenset({"UBEN"})), None),
     Case("an admin by e-mail", BEN, "stop", target(admins=frozenset({"ben@example.com"})), None),
     Case("an admin by group", CLEO, "pause", target(admins=frozenset({"@sre"})), None),
-    Case(
-        "the channel is no admin",
-        BEN,
-        "pause",
-        target(admins=frozenset({"channel"})),
-        "Only Ana can pause this.",
-    ),
-    Case(
-        "it says that there are admins",
-        CLEO,
-        "steer",
-        target(admins=frozenset({"UBEN"})),
-        "Only Ana and the admins can steer this.",
-    ),
-    Case(
-        "nobody is left",
-        BEN,
-        "cancel",
-        target(requester_id=None),
-        "Nobody can cancel this: no person started it, and SAYSO_ADMINS is empty.",
-    ),
-    Case(
-        "a requester without a known name",
-        BEN,
-        "revoke",
-        target(names={}),
-        "Only the person who started this can revoke this.",
-    ),
+    Case("the channel is no admin", BEN, "pause", target(admins=frozenset({"channel"})), ONLY_ANA_PAUSES),
+    Case("it says that there are admins", CLEO, "steer", target(admins=frozenset({"UBEN"})), ANA_OR_ADMINS),
+    Case("nobody is left", BEN, "cancel", target(requester_id=None), NOBODY_LEFT),
+    Case("a requester without a known name", BEN, "revoke", target(names={}), ONLY_WHO_STARTED),
     Case("the requester resolves", ANA, "resolve", target(STUCK), None),
     Case("an admin resolves", BEN, "resolve", target(STUCK, admins=frozenset({"UBEN"})), None),
-    Case("a colleague does not", BEN, "resolve", target(STUCK), "Only Ana can decide how this continues."),
+    Case("a colleague does not", BEN, "resolve", target(STUCK), ONLY_ANA_DECIDES),
     Case("the requester resolves a failure", ANA, "resolve", target(BROKEN), None),
     Case("an admin resolves it", BEN, "resolve", target(BROKEN, admins=frozenset({"UBEN"})), None),
-    Case(
-        "a colleague does not resolve it",
-        BEN,
-        "resolve",
-        target(BROKEN),
-        "Only Ana can decide how this continues.",
-    ),
+    Case("a colleague does not resolve it", BEN, "resolve", target(BROKEN), ONLY_ANA_DECIDES),
     Case("the requester raises a cap", ANA, "resolve", target(CAP), None),
     Case("an admin raises it", BEN, "resolve", target(CAP, admins=frozenset({"UBEN"})), None),
-    Case(
-        "a colleague does not raise it",
-        BEN,
-        "resolve",
-        target(CAP),
-        "Only Ana can decide how this continues.",
-    ),
-    Case(
-        "an approval is not resolved",
-        ANA,
-        "resolve",
-        target(GATE),
-        "This is not a question about an interrupted or failed step, or about a cap.",
-    ),
+    Case("a colleague does not raise it", BEN, "resolve", target(CAP), ONLY_ANA_DECIDES),
+    Case("an approval is not resolved", ANA, "resolve", target(GATE), NOT_STUCK),
     # -- to look: whoever can read the thread
     Case("a member asks for the status", BEN, "status", target(), None),
-    Case(
-        "one from outside does not",
-        person("UX", in_channel=False),
-        "list",
-        target(),
-        "Only members of this channel can see this.",
-    ),
+    Case("one from outside does not", OUTSIDER, "list", target(), MEMBERS_SEE),
     Case("the requester, though not in the channel", person(in_channel=False), "help", target(), None),
     Case("the terminal sees everything", TERMINAL, "status", target(), None),
-    Case(
-        "nobody of Slack sees a local run", BEN, "status", target(has_channel=False), "Only Ana can see this."
-    ),
+    Case("nobody of Slack sees a local run", BEN, "status", target(has_channel=False), ONLY_ANA_SEES),
     # -- the terminal
     Case("answers what it started", TERMINAL, "answer", target(ASK, **LOCAL_RUN), None),
     Case("is the channel of a local run", TERMINAL, "answer", asking("channel", **LOCAL_RUN), None),
     Case("is not the group", TERMINAL, "answer", asking("@sre", **LOCAL_RUN), "Only @sre can answer this."),
     Case("does not answer for Slack", TERMINAL, "answer", target(ASK), "Only Ana can answer this."),
     Case("approves where listed", TERMINAL, "decide", listing("local:ana"), None),
-    Case(
-        "listed as another",
-        TERMINAL,
-        "decide",
-        listing("local:ben"),
-        "Only ben at the terminal can approve this.",
-    ),
-    Case(
-        "is no approver of its own run",
-        TERMINAL,
-        "decide",
-        listing("channel", "@sre", **LOCAL_RUN),
-        "Only members of this channel and @sre can approve this. Ask one of them.",
-    ),
-    Case(
-        "not with Slack's groups",
-        replace(TERMINAL, groups=frozenset({"sre"}), email="ben@example.com"),
-        "decide",
-        listing("@sre", "ben@example.com"),
-        "Only @sre and ben@example.com can approve this. Ask one of them.",
-    ),
+    Case("listed as another", TERMINAL, "decide", listing("local:ben"), ONLY_BEN_THERE),
+    Case("is no approver of its own run", TERMINAL, "decide", listing_here("channel", "@sre"), NOT_ITS_OWN),
+    Case("not with Slack's groups", POSING, "decide", listing("@sre", "ben@example.com"), NOT_POSING),
     Case("does not end others' runs", TERMINAL, "cancel", target(), "Only Ana can cancel this."),
     Case("unless that is allowed", TERMINAL, "cancel", target(allow_local=True), None),
     Case("which is no approval", TERMINAL, "decide", target(GATE, allow_local=True), ONLY_BEN_OR_SRE),
     Case("and is an admin where listed", TERMINAL, "stop", target(admins=frozenset({"local:ana"})), None),
     # -- played with --as
-    Case(
-        "plays an approver in a local run",
-        Actor.pretend("UBEN"),
-        "decide",
-        listing("UBEN", **LOCAL_RUN),
-        None,
-    ),
-    Case(
-        "by e-mail", Actor.pretend("ben@example.com"), "decide", listing("BEN@example.com", **LOCAL_RUN), None
-    ),
-    Case("by group", Actor.pretend("@sre"), "decide", listing("@sre", **LOCAL_RUN), None),
-    Case(
-        "one who is not listed",
-        Actor.pretend("cleo"),
-        "decide",
-        listing("UBEN", **LOCAL_RUN),
-        "Only Ben Okafor can approve this.",
-    ),
+    Case("plays an approver of a local run", AS_BEN, "decide", listing_here("UBEN"), None),
+    Case("by e-mail", AS_ADDRESS, "decide", listing_here("BEN@example.com"), None),
+    Case("by group", Actor.pretend("@sre"), "decide", listing_here("@sre"), None),
+    Case("one who is not listed", AS_CLEO, "decide", listing_here("UBEN"), ONLY_BEN),
     Case("not in a channel", Actor.pretend("UBEN"), "decide", target(GATE), PLAYED),
     Case("not even as oneself", Actor.pretend("ana"), "status", target(), PLAYED),
-    Case(
-        "is no operator",
-        Actor.pretend("cleo"),
-        "cancel",
-        target(**LOCAL_RUN, allow_local=True),
-        "Only ana at the terminal can cancel this.",
-    ),
+    Case("is no operator", AS_CLEO, "cancel", target(**LOCAL_RUN, allow_local=True), ONLY_ANA_THERE),
 ]
 
 

@@ -43,6 +43,7 @@ ALPHA, BETA = Listener("session-1", "look", "alpha"), Listener("session-1", "fix
 OTHERS = replace(ALPHA, steered=False)
 HEARS = replace(OTHERS, overhears=True)
 RESTS = replace(ALPHA, rests=True)
+EARLIER, LATELY = replace(BETA, spoke="2026-01-01"), replace(ALPHA, spoke="2026-01-02")
 STOP_GO = (
     {"value": "stop", "label": "Stop", "style": "danger"},
     {"value": "go", "label": "Go on", "style": None},
@@ -53,6 +54,36 @@ def said(text: str, ts: str = "1005.000000", **changed: Any) -> Message:
     """A reply in the thread, sent after everything that is shown at 1001."""
     values: dict[str, Any] = {"text": text, "user": "UANA", "ts": ts, "thread_ts": "1000.000000"}
     return Message(**(values | changed))
+
+
+def addressed(text: str) -> Message:
+    """A reply to the bot."""
+    return said(text, mentions_bot=True)
+
+
+def aside(text: str) -> Message:
+    """A reply to a colleague."""
+    return said(text, starts_with_mention_of_other=True)
+
+
+def with_file(text: str) -> Message:
+    """A reply with a file."""
+    return said(text, subtype="file_share", has_files=True)
+
+
+def once(kind: str, prompt_id: str) -> Hint:
+    """A hint that is given once."""
+    return Hint(kind, (prompt_id,), once=True)  # type: ignore[arg-type]  # one of its kinds
+
+
+def overheard(text: str, **how: bool) -> Overhear:
+    """The words are for an agent that listens."""
+    return Overhear(("session-1",), text, **how)
+
+
+def choice(**changed: Any) -> PromptState:
+    """A question with two choices, stop and go."""
+    return ask("p-c", options=STOP_GO, **changed)
 
 
 def to_alpha(text: str) -> Steer:
@@ -80,8 +111,15 @@ LATER = ask("p-later", number=3, message_ts="1009.000000")
 UNSHOWN = ask("p-unshown", number=4, status="requested", message_ts=None)
 GATE = approval(number=5)
 DONE = ask("p-done", number=6, status="answered")
-PERSON = ask("p-person", number=8, form={"fields": [{"name": "who", "type": "string", "format": "user"}]})
+WHO = ask("p-who", number=8, form={"fields": [{"name": "who", "type": "string", "format": "user"}]})
 CHOICE = ask("p-choice", accepts_text=False, options=STOP_GO)
+UNSHOWN_CHOICE = choice(status="requested", message_ts=None)
+LATER_CHOICE = choice(accepts_text=False, message_ts="1009.0")
+LIMIT = ask("p-limit", kind="limit", accepts_text=False, options=STOP_GO)
+TYPED_GATE = approval(accepts_text=True)
+INNER = ask("p-x", path="roll[2]/ok", node_id="ok")
+TWICE = (ask("p-1", node_id="ok"), ask("p-2", node_id="ok"))
+STOP = Control("stop", ("session-1",))
 
 CASES = [
     # -- no message of a person for us
@@ -89,59 +127,20 @@ CASES = [
     Case("an edit answers nothing", thread(A), said("yes", edited=True), Note("edited")),
     Case("an edit's own event", thread(A), said("yes", subtype="message_changed"), Note("edited")),
     Case("a deletion takes nothing back", thread(A), said("", subtype="message_deleted"), Note("deleted")),
-    Case(
-        "joining says nothing", thread(A), said("x", subtype="channel_join"), Ignore("subtype channel_join")
-    ),
+    Case("joining is nothing", thread(A), said("x", subtype="channel_join"), Ignore("subtype channel_join")),
     Case("also sent to the channel", thread(A), said("x", subtype="thread_broadcast"), Answer("p-a", "x")),
-    Case(
-        "a file without words is an answer where files are",
-        thread(FILES),
-        said("", subtype="file_share", has_files=True),
-        Answer("p-a", ""),
-    ),
-    Case(
-        "a file without words is no answer to a question for words",
-        thread(A),
-        said("", subtype="file_share", has_files=True),
-        Chatter(),
-    ),
-    Case(
-        "words are no answer to a question for files",
-        thread(FILES),
-        said("one moment"),
-        Hint("files", ("p-a",), once=True),
-    ),
-    Case(
-        "words and files are one answer",
-        thread(FILES),
-        said("here", subtype="file_share", has_files=True),
-        Answer("p-a", "here"),
-    ),
+    Case("a file without words answers where files may", thread(FILES), with_file(""), Answer("p-a", "")),
+    Case("a file without words is no answer to a question for words", thread(A), with_file(""), Chatter()),
+    Case("words are no answer where files are", thread(FILES), said("one moment"), once("files", "p-a")),
+    Case("words and files are one answer", thread(FILES), with_file("here"), Answer("p-a", "here")),
     Case("nothing at all", thread(A), said(" "), Ignore("empty")),
     Case("only a mention", thread(A), said("", mentions_bot=True), Say((WAITING,))),
     Case("not in a thread", thread(A), said("x", thread_ts=None), Ignore("no reply in a thread")),
-    Case(
-        "the message that began the thread",
-        thread(A),
-        said("x", ts="1000.000000"),
-        Ignore("no reply in a thread"),
-    ),
+    Case("the message that began it", thread(A), said("x", ts="1000.000000"), Ignore("no reply in a thread")),
     Case("a thread of others", Thread(sessions=()), said("x"), Ignore("no session in this thread")),
-    Case(
-        "words to a colleague", thread(A), said("<@UBEN> ok?", starts_with_mention_of_other=True), Chatter()
-    ),
-    Case(
-        "a mention where a person is asked for",
-        thread(PERSON),
-        said("<@UBEN>", starts_with_mention_of_other=True),
-        Answer("p-person", "<@UBEN>"),
-    ),
-    Case(
-        "a mention where words are asked for",
-        thread(A),
-        said("<@UBEN>", starts_with_mention_of_other=True),
-        Chatter(),
-    ),
+    Case("words to a colleague", thread(A), aside("<@UBEN> ok?"), Chatter()),
+    Case("a mention where people are asked for", thread(WHO), aside("<@UBEN>"), Answer("p-who", "<@UBEN>")),
+    Case("a mention where words are asked for", thread(A), aside("<@UBEN>"), Chatter()),
     # -- control words
     Case("a control word", thread(A), said("status"), Control("status", ("session-1",))),
     Case("in capitals, with a full stop", thread(A), said("STOP."), Control("stop", ("session-1",))),
@@ -151,100 +150,28 @@ CASES = [
     Case("never over an offered choice", thread(CHOICE), said("stop"), Answer("p-choice", "stop")),
     Case("a choice may be typed", thread(CHOICE), said(" GO "), Answer("p-choice", " GO ")),
     Case("or its number in the list", thread(CHOICE), said("1"), Answer("p-choice", "1")),
-    Case(
-        "but not with more words",
-        thread(CHOICE),
-        said("go on then"),
-        Hint("buttons", ("p-choice",), once=True),
-    ),
-    Case(
-        "nor by whoever is not asked",
-        thread(CHOICE, mine=""),
-        said("go"),
-        Hint("not_yours", ("p-choice",), once=True),
-    ),
+    Case("but not with more words", thread(CHOICE), said("go on then"), once("buttons", "p-choice")),
+    Case("nor by whoever is not asked", thread(CHOICE, mine=""), said("go"), once("not_yours", "p-choice")),
     Case("named, it may be typed too", thread(CHOICE, A), said("#p-choice: go"), Answer("p-choice", "go")),
-    Case(
-        "a choice and a text prompt could both be meant",
-        thread(CHOICE, A),
-        said("go"),
-        Menu(("p-choice", "p-a"), "go"),
-    ),
+    Case("either could be meant", thread(CHOICE, A), said("go"), Menu(("p-choice", "p-a"), "go")),
     Case("what is no choice goes to the text prompt", thread(CHOICE, A), said("done"), Answer("p-a", "done")),
-    Case(
-        "an approval is never typed", thread(GATE), said("Approve"), Hint("buttons", ("p-gate",), once=True)
-    ),
-    Case(
-        "somebody else's choice keeps nobody from stopping a run",
-        thread(CHOICE, mine="", agents=(ALPHA,)),
-        said("stop"),
-        Control("stop", ("session-1",)),
-    ),
-    Case(
-        "nor does a button of an approval, which is never typed",
-        thread(approval(options=STOP_GO)),
-        said("stop"),
-        Control("stop", ("session-1",)),
-    ),
-    Case(
-        "an offered word that may be typed",
-        thread(ask("p-c", options=STOP_GO)),
-        said("Stop"),
-        Answer("p-c", "Stop"),
-    ),
-    Case(
-        "a limit is a natural question: one of its choices in words, also the word of its button",
-        thread(ask("p-limit", kind="limit", accepts_text=False, options=STOP_GO)),
-        said("stop"),
-        Answer("p-limit", "stop"),
-    ),
-    Case(
-        "other words at a limit are no choice",
-        thread(ask("p-limit", kind="limit", accepts_text=False, options=STOP_GO)),
-        said("why?"),
-        Hint("buttons", ("p-limit",), once=True),
-    ),
-    Case(
-        "a choice that came later does not offer yet",
-        thread(ask("p-c", accepts_text=False, options=STOP_GO, message_ts="1009.0")),
-        said("stop"),
-        Control("stop", ("session-1",)),
-    ),
-    Case(
-        "a choice that is being posted: nobody can tell",
-        thread(ask("p-c", options=STOP_GO, status="requested", message_ts=None)),
-        said("stop"),
-        Hold(("p-c",)),
-    ),
-    Case(
-        "a closed choice offers nothing",
-        thread(ask("p-c", options=STOP_GO, status="expired")),
-        said("stop"),
-        Control("stop", ("session-1",)),
-    ),
+    Case("an approval is never typed", thread(GATE), said("Approve"), once("buttons", "p-gate")),
+    Case("another's choice stops no stop", thread(CHOICE, mine="", agents=(ALPHA,)), said("stop"), STOP),
+    Case("nor does a button of an approval", thread(approval(options=STOP_GO)), said("stop"), STOP),
+    Case("an offered word that may be typed", thread(choice()), said("Stop"), Answer("p-c", "Stop")),
+    Case("a limit takes one of its choices in words", thread(LIMIT), said("stop"), Answer("p-limit", "stop")),
+    Case("other words at a limit are no choice", thread(LIMIT), said("why?"), once("buttons", "p-limit")),
+    Case("a choice that came later offers nothing", thread(LATER_CHOICE), said("stop"), STOP),
+    Case("a choice that is being posted may offer", thread(UNSHOWN_CHOICE), said("stop"), Hold(("p-c",))),
+    Case("a closed choice offers nothing", thread(choice(status="expired")), said("stop"), STOP),
     Case("help among colleagues, after the end", thread(sessions=(ENDED,)), said("help"), Chatter()),
-    Case(
-        "help of the bot, after the end",
-        thread(sessions=(ENDED,)),
-        said("help", mentions_bot=True),
-        Control("help", ()),
-    ),
+    Case("help of the bot, after the end", thread(sessions=(ENDED,)), addressed("help"), Control("help", ())),
     # -- a reply that names a prompt
     Case("by number", thread(A, B), said("#2: looks good"), Answer("p-b", "looks good")),
     Case("by node", thread(A, B), said("#a : fine"), Answer("p-a", "fine")),
     Case("by id", thread(A, B), said("#p-b: x"), Answer("p-b", "x")),
-    Case(
-        "by path",
-        thread(ask("p-x", path="roll[2]/ok", node_id="ok"), A),
-        said("#roll[2]/ok: x"),
-        Answer("p-x", "x"),
-    ),
-    Case(
-        "a node that asks twice",
-        thread(ask("p-1", node_id="ok"), ask("p-2", node_id="ok")),
-        said("#ok: x"),
-        Menu(("p-1", "p-2"), "x"),
-    ),
+    Case("by path", thread(INNER, A), said("#roll[2]/ok: x"), Answer("p-x", "x")),
+    Case("a node that asks twice", thread(*TWICE), said("#ok: x"), Menu(("p-1", "p-2"), "x")),
     Case("several lines", thread(A, B), said("#1: one\ntwo: three"), Answer("p-a", "one\ntwo: three")),
     Case("a control word as an answer", thread(A), said("#1: stop"), Answer("p-a", "stop")),
     Case("one that is closed", thread(DONE, A), said("#6: x"), Hint("closed", ("p-done",))),
@@ -268,26 +195,11 @@ CASES = [
     Case("a reply older than the prompt", thread(LATER), said("yes"), Chatter()),
     Case("sent at the very moment", thread(A), said("yes", ts="1001.000000"), Chatter()),
     Case("an answered one", thread(DONE), said("yes"), Chatter()),
-    Case(
-        "one who is not asked, once",
-        thread(A, mine=""),
-        said("I think yes"),
-        Hint("not_yours", ("p-a",), once=True),
-    ),
+    Case("one who is not asked, once", thread(A, mine=""), said("I think yes"), once("not_yours", "p-a")),
     Case("one who was asked something else too", thread(A, B, mine="p-b"), said("y"), Answer("p-b", "y")),
-    Case(
-        "one who speaks to a colleague",
-        thread(A, mine=""),
-        said("<@UBEN> yes?", starts_with_mention_of_other=True),
-        Chatter(),
-    ),
+    Case("one who speaks to a colleague", thread(A, mine=""), aside("<@UBEN> yes?"), Chatter()),
     Case("one who wrote before the question", thread(LATER, mine=""), said("yes"), Chatter()),
-    Case(
-        "one who is not asked, to the bot",
-        thread(A, mine=""),
-        said("yes", mentions_bot=True),
-        Hint("not_yours", ("p-a",)),
-    ),
+    Case("not asked, to the bot", thread(A, mine=""), addressed("yes"), Hint("not_yours", ("p-a",))),
     # -- agents, buttons, the rest
     Case("a prompt goes before an agent", thread(A, agents=(ALPHA,)), said("x"), Answer("p-a", "x")),
     Case("a running agent", thread(agents=(ALPHA,)), said("x"), to_alpha("x")),
@@ -295,58 +207,21 @@ CASES = [
     Case("two agents: nobody said which", thread(agents=(ALPHA, BETA)), said("x"), WhichAgent((ALPHA, BETA))),
     Case("one of two by name", thread(agents=(ALPHA, BETA)), said("Alpha: hurry up"), to_alpha("hurry up")),
     Case("one that is there by name", thread(agents=(ALPHA,)), said("alpha: go"), to_alpha("go")),
-    Case(
-        "one that is over by name",
-        thread(agents=(BETA,), by_name=(ALPHA,)),
-        said("alpha: hurry up"),
-        to_alpha("hurry up"),
-    ),
+    Case("over, by its name", thread(agents=(BETA,), by_name=(ALPHA,)), said("alpha: go"), to_alpha("go")),
     Case("the last one that is over by name", thread(by_name=(ALPHA,)), said("alpha: go"), to_alpha("go")),
-    Case(
-        "one that began anew",
-        thread(agents=(ALPHA,), by_name=(BETA, ALPHA)),
-        said("alpha: go"),
-        to_alpha("go"),
-    ),
+    Case("one anew", thread(agents=(ALPHA,), by_name=(BETA, ALPHA)), said("alpha: go"), to_alpha("go")),
     Case("over, of who may not steer", thread(by_name=(OTHERS,)), said("alpha: go"), Chatter()),
-    Case(
-        "over, and not named",
-        thread(agents=(ALPHA,), by_name=(BETA,)),
-        said("go: beta"),
-        to_alpha("go: beta"),
-    ),
+    Case("over, not named", thread(agents=(ALPHA,), by_name=(BETA,)), said("go: beta"), to_alpha("go: beta")),
     Case("no name of an agent", thread(agents=(ALPHA,)), said("note: go"), to_alpha("note: go")),
-    Case(
-        "the one that was spoken to last",
-        thread(agents=(replace(BETA, spoke="2026-01-01"), replace(ALPHA, spoke="2026-01-02"))),
-        said("x"),
-        to_alpha("x"),
-    ),
-    Case(
-        "a picture without words",
-        thread(agents=(ALPHA,)),
-        said("", subtype="file_share", has_files=True),
-        to_alpha(""),
-    ),
+    Case("the one that was spoken to last", thread(agents=(EARLIER, LATELY)), said("x"), to_alpha("x")),
+    Case("a picture without words", thread(agents=(ALPHA,)), with_file(""), to_alpha("")),
     Case("only by mention", thread(agents=(replace(ALPHA, by_mention=True),)), said("x"), Chatter()),
-    Case(
-        "by mention",
-        thread(agents=(replace(ALPHA, by_mention=True),)),
-        said("x", mentions_bot=True),
-        to_alpha("x"),
-    ),
+    Case("by mention", thread(agents=(replace(ALPHA, by_mention=True),)), addressed("x"), to_alpha("x")),
     # -- colleagues
     Case("who may not steer", thread(agents=(OTHERS,)), said("x"), Chatter()),
-    Case(
-        "who may not steer, to the bot", thread(agents=(OTHERS,)), said("x", mentions_bot=True), to_alpha("x")
-    ),
+    Case("who may not steer, to the bot", thread(agents=(OTHERS,)), addressed("x"), to_alpha("x")),
     Case("overheard", thread(agents=(HEARS,)), said("x"), Overhear(("session-1",), "x")),
-    Case(
-        "overheard, to the bot",
-        thread(agents=(HEARS,)),
-        said("x", mentions_bot=True),
-        Overhear(("session-1",), "x", addressed=True),
-    ),
+    Case("overheard, to the bot", thread(agents=(HEARS,)), addressed("x"), overheard("x", addressed=True)),
     Case(
         "overheard, to a colleague",
         thread(agents=(replace(HEARS, steered=True),)),
@@ -358,39 +233,14 @@ CASES = [
     Case("stop while it rests", thread(agents=(RESTS,)), said("stop"), Control("done", ("session-1",))),
     Case("done while it works", thread(agents=(ALPHA,)), said("done"), to_alpha("done")),
     Case("a reply while it rests", thread(agents=(RESTS,)), said("x"), to_alpha("x")),
-    Case("text is no approval", thread(GATE), said("approve"), Hint("buttons", ("p-gate",), once=True)),
-    Case(
-        "whatever an approval says of itself",
-        thread(approval(accepts_text=True)),
-        said("approve"),
-        Hint("buttons", ("p-gate",), once=True),
-    ),
-    Case(
-        "even by its name",
-        thread(approval(accepts_text=True)),
-        said("#gate: approve"),
-        Hint("buttons", ("p-gate",)),
-    ),
+    Case("text is no approval", thread(GATE), said("approve"), once("buttons", "p-gate")),
+    Case("whatever an approval says it is", thread(TYPED_GATE), said("approve"), once("buttons", "p-gate")),
+    Case("even by its name", thread(TYPED_GATE), said("#gate: approve"), Hint("buttons", ("p-gate",))),
     Case("one hint is enough", thread(GATE, hinted=frozenset({"p-gate"})), said("approve"), Chatter()),
-    Case(
-        "to others, that they are not asked",
-        thread(GATE, mine=""),
-        said("nice"),
-        Hint("not_yours", ("p-gate",), once=True),
-    ),
-    Case(
-        "no hint about buttons that were not there",
-        thread(approval(message_ts="1009.0")),
-        said("nice"),
-        Chatter(),
-    ),
+    Case("to whoever is not asked", thread(GATE, mine=""), said("nice"), once("not_yours", "p-gate")),
+    Case("no hint about later buttons", thread(approval(message_ts="1009.0")), said("nice"), Chatter()),
     Case("chat while it runs", thread(sessions=(RUNNING,)), said("lunch?"), Chatter()),
-    Case(
-        "asked while it runs",
-        thread(sessions=(RUNNING,)),
-        said("well?", mentions_bot=True),
-        Say((RUNNING,)),
-    ),
+    Case("asked while it runs", thread(sessions=(RUNNING,)), addressed("well?"), Say((RUNNING,))),
     Case("asked when it is over", thread(sessions=(ENDED,)), said("well?", mentions_bot=True), Say((ENDED,))),
 ]
 
