@@ -23,6 +23,7 @@ from tests.gate.conftest import RULES, Gate, from_npm
 from tests.gate.test_hooks import Hooks, event, sayso
 from tests.support import prefork
 from tests.support.bot import ROOT, counted, words
+from tests.support.listening import listening
 
 pytestmark = pytest.mark.process
 
@@ -102,15 +103,9 @@ async def remote() -> AsyncIterator[Remote]:
     """A server behind a URL."""
     server, app = Remote(), web.Application()
     app.add_routes([web.post("/mcp", server.post)])
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    server.url = f"http://127.0.0.1:{runner.addresses[0][1]}/mcp"
-    try:
+    async with listening(app) as address:
+        server.url = f"{address}/mcp"
         yield server
-    finally:
-        await runner.cleanup()
 
 
 @asynccontextmanager

@@ -17,6 +17,7 @@ from engine.nodes.runtime.mcp_servers import McpUnconfigured, find
 from engine.nodes.runtime.runner import Completed
 from tests.nodes.nodekit import Context
 from tests.nodes.test_mcp import SECRET, Kit
+from tests.support.listening import listening
 
 
 @dataclass
@@ -106,14 +107,10 @@ async def guarded(kit: Kit) -> AsyncIterator[Guarded]:
     server = Guarded(json.loads(kit.file.read_text())["mcpServers"]["tools"]["url"])
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", server.handle)
-    runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    server.origin = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    named(kit, server)
-    yield server
-    await kit.servers.close()
-    await runner.cleanup()
+    async with listening(app) as server.origin:
+        named(kit, server)
+        yield server
+        await kit.servers.close()
 
 
 def named(kit: Kit, server: Guarded, **more: Any) -> None:

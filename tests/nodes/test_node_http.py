@@ -18,6 +18,7 @@ from engine.nodes.runtime.http import _redirected, http, prepare
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted, Outcome, Refusal
 from engine.nodes.runtime.secrets import Resolver
 from tests.nodes.nodekit import ENCODINGS, Context, bare, canaries, rest_of
+from tests.support.listening import listening
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -54,16 +55,8 @@ async def serve(handler: Handler | None = None) -> AsyncIterator[Seen]:
 
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", handle)
-    runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    try:
-        address = runner.addresses[0]
-        seen.url = f"http://{address[0]}:{address[1]}"
+    async with listening(app) as seen.url:
         yield seen
-    finally:
-        await runner.cleanup()
 
 
 @contextlib.asynccontextmanager

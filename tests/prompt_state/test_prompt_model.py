@@ -16,6 +16,8 @@ from engine.journal.records import PromptRow
 from engine.journal.state import Asked, State
 from engine.language.codec import decode, encode
 from engine.language.errors import SchemaTooNew
+from engine.storage.open import MemoryStore
+from engine.storage.rows import PromptTable
 from prompt_state.question_row import (
     MalformedPrompt,
     PromptState,
@@ -270,32 +272,11 @@ def test_an_answer_in_a_few_words(kind: str, answer: dict[str, Any] | None, word
 # --- reading back --------------------------------------------------------------------------------------------
 
 
-class Rows:
-    """The prompts' part of the store: keeps the bytes that a commit would write, in order of first appearance."""
-
-    def __init__(self, *puts: PromptRow) -> None:
-        self._rows: dict[str, PromptRow] = {}
-        for put in puts:
-            self._rows[put.prompt_id] = put
-
-    def row(self, prompt_id: str) -> PromptRow | None:
-        return self._rows.get(prompt_id)
-
-    def rows(
-        self,
-        *,
-        thread_key: str | None = None,
-        session_id: str | None = None,
-        statuses: Any = (),
-        limit: int = 500,
-    ) -> list[PromptRow]:
-        return [
-            row
-            for row in self._rows.values()
-            if thread_key in (None, row.thread_key)
-            and session_id in (None, row.session_id)
-            and (not statuses or row.status in statuses)
-        ][:limit]
+def stored(*rows: PromptRow) -> PromptTable:
+    """The questions of a store that has these rows."""
+    store = MemoryStore()
+    store.consume([], NOW, rows)
+    return store.prompts
 
 
 def put(state: PromptState) -> PromptRow:
@@ -308,7 +289,7 @@ def test_what_threads_wait_for_is_found_again() -> None:
     """From the rows alone: the open prompts of a thread, of a session and of all, and one by its id."""
     here, done, elsewhere = ask("p-1"), approval("p-2", status="answered"), ask("p-3", thread_key="T1:C2:5.0")
     other = ask("p-4", session_id="session-2", status="requested", message_ts=None)
-    rows = Rows(*map(put, (here, done, elsewhere, other)))
+    rows = stored(*map(put, (here, done, elsewhere, other)))
     assert waiting(rows) == [here, elsewhere, other]
     assert waiting(rows, thread_key=KEY) == [here, other]
     assert waiting(rows, session_id="session-2") == [other]
@@ -320,7 +301,7 @@ def test_what_threads_wait_for_is_found_again() -> None:
 def test_the_newest_prompts_of_a_long_thread_are_found() -> None:
     """A thread with more prompts than the store gives by default still finds its newest, which is the open one."""
     old = [ask(f"p-{index}", status="answered") for index in range(600)]
-    rows = Rows(*map(put, [*old, ask("p-now")]))
+    rows = stored(*map(put, [*old, ask("p-now")]))
     assert of_thread(rows, KEY)[-1].prompt_id == "p-now"
 
 
@@ -328,4 +309,4 @@ def test_a_row_that_is_not_its_body_is_refused() -> None:
     """Columns that say something else than the body are an error, so that no query finds the wrong prompt."""
     row = put(ask("p-1", status="answered")).but(status="shown")
     with pytest.raises(MalformedPrompt, match="p-1: the row's columns and its body do not agree"):
-        find(Rows(row), "p-1")
+        find(stored(row), "p-1")

@@ -10,7 +10,7 @@ from engine.language.codec import Json
 from engine.messages.messages import Message, user
 from engine.messages.turns import Tool, TurnRequest, TurnResult
 from engine.models.claude import ClaudeProvider
-from engine.models.provider import Provider
+from engine.models.provider import Provider, complete
 from engine.models.scripted import ScriptedProvider, script_from
 from tests.support.claude_server import ClaudeServer, Failure, Reply, call
 
@@ -68,6 +68,10 @@ class ClaudeRig:
     server: ClaudeServer
     provider: ClaudeProvider
     calls: int = 0
+
+    async def ask(self, *messages: Message, **changes: Any) -> TurnResult:
+        """The answer to a request; see `request`."""
+        return await complete(self.provider, request(*messages, **changes))
 
     def say(
         self,

@@ -36,8 +36,9 @@ from engine.messages.stream import Assembly
 from engine.messages.turns import TextDelta, TurnEvent, TurnRequest, Usage
 from engine.models.claude import ClaudeProvider
 from engine.models.provider import complete
-from tests.providers.providerkit import assistant, request, tool_result_block, tool_uses
+from tests.providers.providerkit import ClaudeRig, assistant, request, tool_result_block, tool_uses
 from tests.providers.strategies import legal_conversations
+from tests.support.claude_binding import unmarked
 from tests.support.claude_server import KEY, ClaudeServer, Failure, Raw, Reply, call, claude_server, sse, text
 from tests.support.proving import tries
 
@@ -52,27 +53,25 @@ async def server() -> AsyncIterator[ClaudeServer]:
 
 
 @pytest.fixture
-async def claude(server: ClaudeServer) -> AsyncIterator[ClaudeProvider]:
+async def claude(server: ClaudeServer) -> AsyncIterator[ClaudeRig]:
     """A provider that talks to it."""
     provider = ClaudeProvider(server.environ())
-    yield provider
+    yield ClaudeRig(server, provider)
     await provider.close()
 
 
 # --- what is sent ------------------------------------------------------------------------------------------
 
 
-async def test_a_request_says_everything_that_was_asked_for(
-    server: ClaudeServer, claude: ClaudeProvider
-) -> None:
+async def test_a_request_says_everything_that_was_asked_for(claude: ClaudeRig) -> None:
     """Model, limits, system, tools and stop sequences arrive as given, with the key and a stream asked for."""
-    server.queue(text("ok"))
-    await complete(claude, request(system="Be short.", stop=("END",), max_tokens=77))
-    (sent,) = server.requests
+    claude.server.queue(text("ok"))
+    await claude.ask(system="Be short.", stop=("END",), max_tokens=77)
+    (sent,) = claude.server.requests
     assert sent.refused is None
     assert sent.headers["authorization"] == f"Bearer {KEY}"
     assert sent.headers["anthropic-version"] == "2026-10-21"
-    body = _unmarked(sent.body)
+    body = unmarked(sent.body)
     assert body == {
         "model": "claude-sonnet-5-5",
         "max_tokens": 77,
@@ -101,26 +100,19 @@ def test_messages_arrive_verbatim(messages: list[Message]) -> None:
             provider = ClaudeProvider(server.environ())
             await complete(provider, request(*messages))
             await provider.close()
-            sent = _unmarked(server.requests[0].body)["messages"]
+            sent = unmarked(server.requests[0].body)["messages"]
             assert json.dumps(sent) == json.dumps([message.to_json() for message in messages])
 
     asyncio.run(run())
 
 
-def _unmarked(value: Any) -> Any:
-    """The body without marks for the cache."""
-    if isinstance(value, dict):
-        return {name: _unmarked(each) for name, each in value.items() if name != "cache_control"}
-    return [_unmarked(each) for each in value] if isinstance(value, list) else value
-
-
-async def test_what_comes_again_is_marked_for_the_cache(server: ClaudeServer, claude: ClaudeProvider) -> None:
+async def test_what_comes_again_is_marked_for_the_cache(claude: ClaudeRig) -> None:
     """The last tool, the system and the last two messages of the user have a mark, and nothing else has one."""
-    server.queue(text("ok"), text("ok"))
+    claude.server.queue(text("ok"), text("ok"))
     use = call("logs", {}, "t1")
     said = (user("a"), assistant("b"), user("c"), assistant(use), user(tool_result_block("t1", "d"), "e"))
-    await complete(claude, request(*said, system="Be short."))
-    body = server.requests[0].body
+    await claude.ask(*said, system="Be short.")
+    body = claude.server.requests[0].body
     marked = [
         (index, place)
         for index, message in enumerate(body["messages"])
@@ -130,11 +122,11 @@ async def test_what_comes_again_is_marked_for_the_cache(server: ClaudeServer, cl
     assert marked == [(2, 0), (4, 1)]
     assert ["cache_control" in tool for tool in body["tools"]] == [False, True]
     assert "cache_control" in body["system"][0]
-    plain = ClaudeProvider(server.environ(), caching=False)
+    plain = ClaudeProvider(claude.server.environ(), caching=False)
     await complete(plain, request(*said))
     await plain.close()
-    assert "cache_control" not in json.dumps(server.requests[1].body)
-    assert server.refused == []
+    assert "cache_control" not in json.dumps(claude.server.requests[1].body)
+    assert claude.server.refused == []
 
 
 def asked(model: str, **wanted: Any) -> TurnRequest:
@@ -167,17 +159,16 @@ BINDING = {"prefix_mismatch_behavior": "error"}
     ],
 )
 async def test_a_model_thinks_as_it_can(
-    server: ClaudeServer,
-    claude: ClaudeProvider,
+    claude: ClaudeRig,
     model: str,
     wanted: dict[str, Any],
     thinking: Any,
     named: str | None,
 ) -> None:
     """Notes between tool calls are asked for where there are any, reasoning nowhere; off as far as the model can."""
-    server.queue(text("ok"))
-    await complete(claude, asked(model, **wanted))
-    (sent,) = server.requests
+    claude.server.queue(text("ok"))
+    await complete(claude.provider, asked(model, **wanted))
+    (sent,) = claude.server.requests
     assert sent.refused is None
     assert sent.body.get("thinking") == thinking
     assert sent.headers.get("anthropic-beta") == named
@@ -186,69 +177,63 @@ async def test_a_model_thinks_as_it_can(
 
 @pytest.mark.parametrize("told", ["beta", "field"])
 async def test_a_feature_that_is_refused_is_left_out_and_the_turn_goes_on(
-    server: ClaudeServer, claude: ClaudeProvider, told: str
+    claude: ClaudeRig, told: str
 ) -> None:
     """A name of a beta that is not known any more costs the feature and no agent; it is asked for no second time."""
     words = {
         "beta": "Unexpected value(s) `thinking-display-updates-2026-08-18` for the `anthropic-beta` header",
         "field": "thinking.adaptive.display: Input should be 'summarized' or 'omitted'",
     }
-    server.queue(Failure(400, "invalid_request_error", words[told]), text("ok"), text("ok"))
+    claude.server.queue(Failure(400, "invalid_request_error", words[told]), text("ok"), text("ok"))
     for _ in range(2):
-        assert (await complete(claude, asked("claude-sonnet-5-5"))).text == "ok"
-    assert ["display" in sent.body["thinking"] for sent in server.requests] == [True, False, False]
-    assert server.requests[1].headers["anthropic-beta"] == "thinking-binding-controls-2026-08-01"
+        assert (await complete(claude.provider, asked("claude-sonnet-5-5"))).text == "ok"
+    assert ["display" in sent.body["thinking"] for sent in claude.server.requests] == [True, False, False]
+    assert claude.server.requests[1].headers["anthropic-beta"] == "thinking-binding-controls-2026-08-01"
 
 
 ANSWER = {"type": "object", "properties": {"cause": {"type": "string"}}, "required": ["cause"]}
 
 
-async def test_effort_form_and_other_models_are_asked_for(
-    server: ClaudeServer, claude: ClaudeProvider
-) -> None:
+async def test_effort_form_and_other_models_are_asked_for(claude: ClaudeRig) -> None:
     """As the API takes them, and only of a model that can."""
-    server.queue(text("{}"), text("{}"))
+    claude.server.queue(text("{}"), text("{}"))
     wanted = {"effort": "low", "fallbacks": ["claude-opus-5"], "format": ANSWER}
-    await complete(claude, asked("claude-sonnet-5-5", **wanted))
-    await complete(claude, asked("claude-haiku-4-5", effort="low", format=ANSWER))
-    first, second = (sent.body for sent in server.requests)
+    await complete(claude.provider, asked("claude-sonnet-5-5", **wanted))
+    await complete(claude.provider, asked("claude-haiku-4-5", effort="low", format=ANSWER))
+    first, second = (sent.body for sent in claude.server.requests)
     form = {"type": "json_schema", "schema": {**ANSWER, "additionalProperties": False}}
     assert first["output_config"] == {"effort": "low", "format": form}
     assert first["fallbacks"] == [{"model": "claude-opus-5"}]
     assert second["output_config"] == {"format": form}
-    assert "server-side-fallback-2026-07-01" in server.requests[0].headers["anthropic-beta"]
-    assert server.refused == []
+    assert "server-side-fallback-2026-07-01" in claude.server.requests[0].headers["anthropic-beta"]
+    assert claude.server.refused == []
 
 
-async def test_a_form_that_is_too_complex_is_left_to_the_instructions(
-    server: ClaudeServer, claude: ClaudeProvider
-) -> None:
+async def test_a_form_that_is_too_complex_is_left_to_the_instructions(claude: ClaudeRig) -> None:
     """The API's limits are its own: the same request goes out without the form."""
-    server.queue(Failure(400, "invalid_request_error", "Schema is too complex."), text("{}"))
-    await complete(claude, asked("claude-sonnet-5-5", effort="low", format=ANSWER))
-    assert server.requests[1].body["output_config"] == {"effort": "low"}
+    claude.server.queue(Failure(400, "invalid_request_error", "Schema is too complex."), text("{}"))
+    await complete(claude.provider, asked("claude-sonnet-5-5", effort="low", format=ANSWER))
+    assert claude.server.requests[1].body["output_config"] == {"effort": "low"}
 
 
-async def test_what_is_repeated_is_kept_for_as_long_as_is_asked(
-    server: ClaudeServer, claude: ClaudeProvider
-) -> None:
+async def test_what_is_repeated_is_kept_for_as_long_as_is_asked(claude: ClaudeRig) -> None:
     """All marks of a request live as long."""
-    server.queue(text("ok"), text("ok"))
+    claude.server.queue(text("ok"), text("ok"))
     said = (user("a"), assistant("b"), user("c"))
-    await complete(claude, replace(request(*said), cache="1h"))
-    await complete(claude, replace(request(*said), cache="off"))
-    kept, plain = (json.dumps(sent.body) for sent in server.requests)
+    await complete(claude.provider, replace(request(*said), cache="1h"))
+    await complete(claude.provider, replace(request(*said), cache="off"))
+    kept, plain = (json.dumps(sent.body) for sent in claude.server.requests)
     assert kept.count('"ttl": "1h"') == kept.count("cache_control") == 3
     assert "cache_control" not in plain
-    assert server.refused == []
+    assert claude.server.refused == []
 
 
 YES, NO = {"supported": True}, {"supported": False}
 
 
-async def test_what_a_model_takes_is_asked_once_a_day(server: ClaudeServer, claude: ClaudeProvider) -> None:
+async def test_what_a_model_takes_is_asked_once_a_day(claude: ClaudeRig) -> None:
     """What the endpoint says counts more than this release; it is kept, and so is that nobody answered."""
-    server.models["claude-next"] = {
+    claude.server.models["claude-next"] = {
         "display_name": "Next",
         "created_at": "2026-11-01T00:00:00Z",
         "lifecycle": "deprecated",
@@ -264,24 +249,24 @@ async def test_what_a_model_takes_is_asked_once_a_day(server: ClaudeServer, clau
         },
     }
     for _ in range(2):
-        found = await claude.facts("claude-next")
+        found = await claude.provider.facts("claude-next")
     assert (found.context, found.max_tokens, found.thinking) == (400_000, 64_000, ("adaptive", "disabled"))
     assert (found.efforts, found.structured, found.compaction) == (("low", "high"), False, True)
     assert (found.web_search, found.code_execution, found.known) == (True, False, True)
     assert (found.lifecycle, found.retires_at[:10]) == ("deprecated", "2027-03-01")
     for _ in range(2):
-        assert await claude.facts("claude-opus-5") == shipped("claude-opus-5")
-    assert server.looked_up == ["claude-next", "claude-opus-5"]
+        assert await claude.provider.facts("claude-opus-5") == shipped("claude-opus-5")
+    assert claude.server.looked_up == ["claude-next", "claude-opus-5"]
 
 
-async def test_whom_a_call_is_for_is_told_as_a_hash(server: ClaudeServer, claude: ClaudeProvider) -> None:
+async def test_whom_a_call_is_for_is_told_as_a_hash(claude: ClaudeRig) -> None:
     """The same person is the same hash, and nobody can tell who it is without the key."""
-    server.queue(text("ok"), text("ok"))
+    claude.server.queue(text("ok"), text("ok"))
     for _ in range(2):
-        await complete(claude, replace(request(), user="U123"))
-    first, second = (sent.body["metadata"]["user_id"] for sent in server.requests)
+        await complete(claude.provider, replace(request(), user="U123"))
+    first, second = (sent.body["metadata"]["user_id"] for sent in claude.server.requests)
     assert first == second != hashlib.sha256(b"U123").hexdigest()
-    assert "U123" not in json.dumps(server.requests[0].body)
+    assert "U123" not in json.dumps(claude.server.requests[0].body)
 
 
 async def test_the_key_of_sayso_wins(server: ClaudeServer) -> None:
@@ -303,18 +288,18 @@ async def test_without_a_key_nothing_is_sent(server: ClaudeServer, monkeypatch: 
 
 
 async def test_the_key_is_in_no_log_and_in_no_error(
-    server: ClaudeServer, claude: ClaudeProvider, caplog: pytest.LogCaptureFixture
+    claude: ClaudeRig, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With every logger at its most talkative, and an error that quotes the key, nobody gets to read it."""
     caplog.set_level(logging.DEBUG)
     for name in ("anthropic", "httpx2", "httpcore2"):
         caplog.set_level(logging.DEBUG, logger=name)
-    server.queue(text("ok"), Failure(401, "authentication_error", f"the key {KEY} is wrong"))
-    await complete(claude, request())
+    claude.server.queue(text("ok"), Failure(401, "authentication_error", f"the key {KEY} is wrong"))
+    await claude.ask()
     with pytest.raises(AccessDenied) as caught:
-        await complete(claude, request())
+        await claude.ask()
     assert "anthropic" in {record.name.split(".")[0] for record in caplog.records}
-    for said in (caplog.text, str(caught.value), repr(caught.value), repr(claude)):
+    for said in (caplog.text, str(caught.value), repr(caught.value), repr(claude.provider)):
         assert KEY not in said
     assert caught.value.__cause__ is None
 
@@ -322,7 +307,7 @@ async def test_the_key_is_in_no_log_and_in_no_error(
 # --- what comes back -----------------------------------------------------------------------------------------
 
 
-async def test_tokens_are_counted_by_kind(server: ClaudeServer, claude: ClaudeProvider) -> None:
+async def test_tokens_are_counted_by_kind(claude: ClaudeRig) -> None:
     """What was read from the cache, written for five minutes and for an hour is told apart."""
     usage = {
         "input_tokens": 10,
@@ -331,52 +316,50 @@ async def test_tokens_are_counted_by_kind(server: ClaudeServer, claude: ClaudePr
         "cache_creation_input_tokens": 50,
         "cache_creation": {"ephemeral_5m_input_tokens": 40, "ephemeral_1h_input_tokens": 10},
     }
-    server.queue(text("ok", usage=usage))
-    result = await complete(claude, request())
+    claude.server.queue(text("ok", usage=usage))
+    result = await claude.ask()
     assert result.usage == Usage(10, 20, 300, 40, 10)
     assert result.usage.prompt_tokens == 360
 
 
-async def test_fields_that_are_not_known_are_kept(server: ClaudeServer, claude: ClaudeProvider) -> None:
+async def test_fields_that_are_not_known_are_kept(claude: ClaudeRig) -> None:
     """Blocks and fields of a later API come back exactly as they were sent."""
     blocks = [
         {"type": "brand_new", "data": {"b": 1, "a": 2}},
         {"type": "redacted_thinking", "data": "AAAA"},
         {"type": "text", "text": "ok", "mood": "fine", "citations": None},
     ]
-    server.queue(Reply(blocks))
-    result = await complete(claude, request())
+    claude.server.queue(Reply(blocks))
+    result = await claude.ask()
     assert json.dumps(list(result.content)) == json.dumps(blocks)
 
 
-async def test_blank_text_is_left_out(server: ClaudeServer, claude: ClaudeProvider) -> None:
+async def test_blank_text_is_left_out(claude: ClaudeRig) -> None:
     """A block of blank text, which the API sends but does not take back, is not kept."""
-    server.queue(Reply([{"type": "text", "text": "\n\n"}, call("logs", {}, "t1")]))
-    result = await complete(claude, request())
+    claude.server.queue(Reply([{"type": "text", "text": "\n\n"}, call("logs", {}, "t1")]))
+    result = await claude.ask()
     assert [block["type"] for block in result.content] == ["tool_use"]
 
 
-async def test_half_a_tool_call_at_the_limit_is_left_out(
-    server: ClaudeServer, claude: ClaudeProvider
-) -> None:
+async def test_half_a_tool_call_at_the_limit_is_left_out(claude: ClaudeRig) -> None:
     """When the answer reaches its limit inside a tool's input, the call is dropped and the stop reason says why."""
     half = {"type": "tool_use", "id": "t1", "name": "logs", "input": '{"host": "db'}
-    server.queue(Reply([{"type": "text", "text": "I look."}, half], stop_reason="max_tokens"))
-    server.queue(Reply([half]))
-    result = await complete(claude, request())
+    claude.server.queue(Reply([{"type": "text", "text": "I look."}, half], stop_reason="max_tokens"))
+    claude.server.queue(Reply([half]))
+    result = await claude.ask()
     assert (result.stop_reason, result.text, tool_uses(result)) == ("max_tokens", "I look.", [])
     with pytest.raises(BadResponse, match="the input of the tool call t1 is no JSON object"):
-        await complete(claude, request())
+        await claude.ask()
 
 
 @pytest.mark.parametrize(("name", "id"), [("functions.logs", "t1"), ("", "t1"), ("logs", "t 1")])
 async def test_a_tool_call_that_cannot_be_sent_back_is_a_broken_answer(
-    server: ClaudeServer, claude: ClaudeProvider, name: str, id: str
+    claude: ClaudeRig, name: str, id: str
 ) -> None:
     """A name or an id that the API takes from nobody would end the conversation at its next call; so it is asked again."""
-    server.queue(Reply([call(name, {}, id)]))
+    claude.server.queue(Reply([call(name, {}, id)]))
     with pytest.raises(BadResponse, match="must be letters, digits, _ and -") as broken:
-        await complete(claude, request())
+        await claude.ask()
     assert broken.value.retryable
 
 
@@ -384,11 +367,11 @@ async def test_a_tool_call_that_cannot_be_sent_back_is_a_broken_answer(
     "reason", ["refusal", "pause_turn", "model_context_window_exceeded", "stop_sequence"]
 )
 async def test_every_stop_reason_is_passed_on(
-    server: ClaudeServer, claude: ClaudeProvider, reason: str
+    claude: ClaudeRig, reason: str
 ) -> None:
     """Reasons other than the usual ones are results, not errors: the caller decides."""
-    server.queue(text("So far.", stop_reason=reason))
-    assert (await complete(claude, request())).stop_reason == reason
+    claude.server.queue(text("So far.", stop_reason=reason))
+    assert (await claude.ask()).stop_reason == reason
 
 
 SEARCH = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "disk full ü"}}
@@ -401,19 +384,17 @@ FOUND = {
 }
 
 
-async def test_blocks_of_the_provider_are_kept_as_they_came(
-    server: ClaudeServer, claude: ClaudeProvider
-) -> None:
+async def test_blocks_of_the_provider_are_kept_as_they_came(claude: ClaudeRig) -> None:
     """Tools that run at the provider stream their input too; their results, and blocks that nobody knows, come whole; all
     of it is taken back."""
     remote = {"type": "mcp_tool_use", "id": "mcp_1", "name": "q", "server_name": "s", "input": {"a": [1]}}
     said = [SEARCH, FOUND, remote, {"type": "text", "text": "The disk."}]
-    server.queue(Reply(said), text("ok"))
-    result = await complete(claude, request())
+    claude.server.queue(Reply(said), text("ok"))
+    result = await claude.ask()
     assert list(result.content) == said
     assert tool_uses(result) == []
-    await complete(claude, request(user("a"), Message("assistant", result.content[:2]), user("go on")))
-    assert server.refused == []
+    await claude.ask(user("a"), Message("assistant", result.content[:2]), user("go on"))
+    assert claude.server.refused == []
 
 
 def test_what_is_new_in_a_stream_breaks_nothing() -> None:
@@ -439,9 +420,7 @@ def test_what_is_new_in_a_stream_breaks_nothing() -> None:
     assert result.stop_reason == "brand_new"
 
 
-async def test_where_another_model_went_on_only_its_part_is_sent_back(
-    server: ClaudeServer, claude: ClaudeProvider
-) -> None:
+async def test_where_another_model_went_on_only_its_part_is_sent_back(claude: ClaudeRig) -> None:
     """The seam keeps its place; what the first model thought, and the tools it asked for, stay out."""
     thought = {"type": "thinking", "thinking": "", "signature": "s1"}
     seam = {
@@ -452,8 +431,8 @@ async def test_where_another_model_went_on_only_its_part_is_sent_back(
     }
     after = {"type": "thinking", "thinking": "", "signature": "s2"}
     words = {"type": "text", "text": "Well."}
-    server.queue(Reply([thought, words, call("logs", {}, "t1"), seam, after, call("logs", {}, "t2")]))
-    result = await complete(claude, request())
+    claude.server.queue(Reply([thought, words, call("logs", {}, "t1"), seam, after, call("logs", {}, "t2")]))
+    result = await claude.ask()
     assert list(result.content) == [words, seam, after, call("logs", {}, "t2")]
     assert result.model == "claude-opus-5"
 
@@ -461,103 +440,64 @@ async def test_where_another_model_went_on_only_its_part_is_sent_back(
 # --- errors ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("failure", "kind", "retryable"),
-    [
-        (Failure(400, "invalid_request_error", "nope"), InvalidRequest, False),
-        (
-            Failure(400, "invalid_request_error", "prompt is too long: 9 tokens > 8 maximum"),
-            ContextTooLong,
-            False,
-        ),
-        (Failure(401, "authentication_error"), AccessDenied, False),
-        (Failure(402, "billing_error"), SpendLimit, False),
-        (Failure(403, "permission_error"), AccessDenied, False),
-        (Failure(404, "not_found_error", "model: claude-nope"), ModelGone, False),
-        (Failure(413, "request_too_large"), ContextTooLong, False),
-        (Failure(422, "something_new"), InvalidRequest, False),
-        (Failure(429, "rate_limit_error"), RateLimited, True),
-        (Failure(500, "api_error"), Unavailable, True),
-        (Failure(502, "something_new"), Unavailable, True),
-        (Failure(504, "timeout_error"), Unavailable, True),
-        (Failure(529, "overloaded_error"), Overloaded, True),
-    ],
-    ids=lambda value: str(value.status) if isinstance(value, Failure) else "",
-)
-async def test_a_status_is_one_of_our_errors(
-    server: ClaudeServer,
-    claude: ClaudeProvider,
-    failure: Failure,
-    kind: type[ProviderError],
-    retryable: bool,
+def invalid(message: str, **details: str) -> Failure:
+    """A 400."""
+    return Failure(400, "invalid_request_error", message, details=details)
+
+
+BOUND = "messages.1: The block is bound to a different conversation"
+MONTH = {"error_code": "enforced_spend_limit_reached"}
+COMPACTION = {"error_code": "compaction_unavailable"}
+FAILURES = [
+    (invalid("nope"), InvalidRequest),
+    (invalid("prompt is too long: 9 tokens > 8 maximum"), ContextTooLong),
+    (Failure(401, "authentication_error"), AccessDenied),
+    (Failure(402, "billing_error"), SpendLimit),
+    (Failure(403, "permission_error"), AccessDenied),
+    (Failure(404, "not_found_error", "model: claude-nope"), ModelGone),
+    (Failure(413, "request_too_large"), ContextTooLong),
+    (Failure(422, "something_new"), InvalidRequest),
+    (Failure(429, "rate_limit_error"), RateLimited),
+    (Failure(500, "api_error"), Unavailable),
+    (Failure(502, "something_new"), Unavailable),
+    (Failure(504, "timeout_error"), Unavailable),
+    (Failure(529, "overloaded_error"), Overloaded),
+    # A cause that is named counts more than the status: a 429 that lasts until the month ends is not waited for.
+    (Failure(429, "rate_limit_error", details=MONTH), SpendLimit),
+    (invalid("on hold", error_code="organization_on_hold"), AccessDenied),
+    (invalid(BOUND), PrefixMismatch),
+    (invalid("You have reached your spend limit"), SpendLimit),
+    (Failure(529, "overloaded_error", details=COMPACTION), Overloaded),
+]
+
+
+@pytest.mark.parametrize(("failure", "kind"), FAILURES)
+async def test_a_failure_is_one_of_our_errors(
+    claude: ClaudeRig, failure: Failure, kind: type[ProviderError]
 ) -> None:
-    """Each status has its type and the request's id, and is asked for once: nobody retries behind our back."""
-    server.queue(failure)
+    """Each has its type, its cause and the request's id, and is asked for once: nobody retries behind our back."""
+    claude.server.queue(failure)
     with pytest.raises(ProviderError, match=failure.message) as caught:
-        await complete(claude, request())
-    assert type(caught.value) is kind
-    assert caught.value.retryable == retryable
-    assert caught.value.request_id == "req_1"
-    assert len(server.requests) == 1
-
-
-@pytest.mark.parametrize(
-    ("failure", "kind", "code"),
-    [
-        (
-            Failure(429, "rate_limit_error", details={"error_code": "enforced_spend_limit_reached"}),
-            SpendLimit,
-            "enforced_spend_limit_reached",
-        ),
-        (
-            Failure(400, "invalid_request_error", details={"error_code": "organization_on_hold"}),
-            AccessDenied,
-            "organization_on_hold",
-        ),
-        (
-            Failure(
-                400, "invalid_request_error", "messages.1: The block is bound to a different conversation"
-            ),
-            PrefixMismatch,
-            None,
-        ),
-        (Failure(400, "invalid_request_error", "You have reached your spend limit"), SpendLimit, None),
-        (
-            Failure(529, "overloaded_error", details={"error_code": "compaction_unavailable"}),
-            Overloaded,
-            "compaction_unavailable",
-        ),
-    ],
-    ids=["month", "hold", "prefix", "own", "compaction"],
-)
-async def test_a_cause_that_is_named_counts_more_than_the_status(
-    server: ClaudeServer,
-    claude: ClaudeProvider,
-    failure: Failure,
-    kind: type[ProviderError],
-    code: str | None,
-) -> None:
-    """A 429 that lasts until the month ends is not waited for; what the provider calls a cause is kept."""
-    server.queue(failure)
-    with pytest.raises(ProviderError) as caught:
-        await complete(claude, request())
+        await claude.ask()
     error = caught.value
-    assert (type(error), error.error_code, error.status) == (kind, code, failure.status)
-    assert error.retryable == (kind is Overloaded)
+    assert (type(error), error.status, error.request_id) == (kind, failure.status, "req_1")
+    assert error.error_code == failure.details.get("error_code")
+    assert error.retryable == (kind in (RateLimited, Unavailable, Overloaded))
+    assert len(claude.server.requests) == 1
 
 
-async def test_the_provider_says_whether_to_try_again(server: ClaudeServer, claude: ClaudeProvider) -> None:
+async def test_the_provider_says_whether_to_try_again(claude: ClaudeRig) -> None:
     """`x-should-retry` counts more than the status, and milliseconds more than seconds."""
     told = {"image": {"max_side_length_pixels": 8000}}
     details = {"error_code": "image_dimensions_too_large", **told}
     headers = {"x-should-retry": "true", "retry-after-ms": "1500", "retry-after": "2"}
-    server.queue(Failure(400, "invalid_request_error", headers=headers, details=details))
+    claude.server.queue(Failure(400, "invalid_request_error", headers=headers, details=details))
     with pytest.raises(InvalidRequest) as caught:
-        await complete(claude, request())
+        await claude.ask()
     assert (caught.value.retryable, caught.value.retry_after, caught.value.told) == (True, 1.5, told)
 
 
-async def test_a_refusal_says_of_what_kind(server: ClaudeServer, claude: ClaudeProvider) -> None:
+async def test_a_refusal_says_of_what_kind(claude: ClaudeRig) -> None:
     """Category, explanation and the model that would answer are kept."""
     details = {
         "type": "refusal",
@@ -565,20 +505,20 @@ async def test_a_refusal_says_of_what_kind(server: ClaudeServer, claude: ClaudeP
         "explanation": "no",
         "recommended_model": "claude-opus-5",
     }
-    server.queue(text("So far.", stop_reason="refusal", stop_details=details))
-    assert (await complete(claude, request())).stop_details == details
+    claude.server.queue(text("So far.", stop_reason="refusal", stop_details=details))
+    assert (await claude.ask()).stop_details == details
 
 
 @pytest.mark.parametrize(
     ("told", "seconds"), [("2.5", 2.5), ("0", 0), ("soon", None), ("-1", None), ("inf", None)]
 )
 async def test_retry_after_is_read_in_seconds(
-    server: ClaudeServer, claude: ClaudeProvider, told: str, seconds: float | None
+    claude: ClaudeRig, told: str, seconds: float | None
 ) -> None:
     """Seconds are taken, nonsense is not."""
-    server.queue(Failure(429, "rate_limit_error", headers={"retry-after": told}))
+    claude.server.queue(Failure(429, "rate_limit_error", headers={"retry-after": told}))
     with pytest.raises(RateLimited) as caught:
-        await complete(claude, request())
+        await claude.ask()
     assert caught.value.retry_after == seconds
 
 
@@ -587,12 +527,12 @@ async def test_retry_after_is_read_in_seconds(
     [("overloaded_error", Overloaded), ("api_error", Unavailable), ("rate_limit_error", RateLimited)],
 )
 async def test_an_error_inside_a_stream_is_one_of_ours(
-    server: ClaudeServer, claude: ClaudeProvider, type: str, kind: type[ProviderError]
+    claude: ClaudeRig, type: str, kind: type[ProviderError]
 ) -> None:
     """An error after the stream has begun is told by its type, with the tokens used until then."""
-    server.queue(text(LONG, error_after=("text_delta", type)))
+    claude.server.queue(text(LONG, error_after=("text_delta", type)))
     with pytest.raises(kind) as caught:
-        await complete(claude, request())
+        await claude.ask()
     assert caught.value.request_id == "req_1"
     assert caught.value.usage.input_tokens == 100
 
@@ -699,17 +639,17 @@ async def test_a_key_that_is_none_is_not_quoted() -> None:
     ["", "message_start", "content_block_start", "text_delta", "content_block_stop", "input_json_delta"],
 )
 async def test_a_cut_anywhere_is_a_failure(
-    server: ClaudeServer, claude: ClaudeProvider, after: str, abrupt: bool
+    claude: ClaudeRig, after: str, abrupt: bool
 ) -> None:
     """Wherever the stream ends before its stop reason, the turn is `StreamCut` and may be tried again."""
     blocks = [{"type": "text", "text": LONG}, call("logs", {"host": "a-long-name"}, "t1")]
-    server.queue(Reply(blocks, cut_after=after, abrupt=abrupt), text("whole"))
+    claude.server.queue(Reply(blocks, cut_after=after, abrupt=abrupt), text("whole"))
     with pytest.raises(StreamCut) as caught:
-        await complete(claude, request())
+        await claude.ask()
     assert caught.value.retryable
     assert caught.value.request_id == "req_1"
     assert caught.value.usage.input_tokens == (0 if after == "" else 100)
-    assert (await complete(claude, request())).text == "whole"
+    assert (await claude.ask()).text == "whole"
 
 
 START = {"type": "message_start", "message": {"model": "m", "usage": {"input_tokens": 1, "output_tokens": 1}}}
@@ -749,13 +689,13 @@ END = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {
         pytest.param(Raw(sse(START) + sse(OPEN) + sse(DELTA) + sse(END)), id="no end of block"),
     ],
 )
-async def test_what_is_no_answer_is_refused(server: ClaudeServer, claude: ClaudeProvider, raw: Raw) -> None:
+async def test_what_is_no_answer_is_refused(claude: ClaudeRig, raw: Raw) -> None:
     """What the protocol does not allow is a `BadResponse`, which may be tried again."""
-    server.queue(raw, text("whole"))
+    claude.server.queue(raw, text("whole"))
     with pytest.raises(BadResponse) as caught:
-        await complete(claude, request())
+        await claude.ask()
     assert caught.value.retryable
-    assert (await complete(claude, request())).text == "whole"
+    assert (await claude.ask()).text == "whole"
 
 
 # --- abort and leaving -----------------------------------------------------------------------------------------
@@ -765,18 +705,18 @@ async def test_what_is_no_answer_is_refused(server: ClaudeServer, claude: Claude
     ("hold", "kept"), [("message_start", ()), ("", ()), ("text_delta", ({"type": "text", "text": LONG[:9]},))]
 )
 async def test_an_abort_does_not_wait_for_the_server(
-    server: ClaudeServer, claude: ClaudeProvider, hold: str, kept: tuple[Any, ...]
+    claude: ClaudeRig, hold: str, kept: tuple[Any, ...]
 ) -> None:
     """While the server freezes, at its first token too, an abort ends the turn within a second and hangs up."""
     reply = text(LONG, hold_after=hold)
-    server.queue(reply)
+    claude.server.queue(reply)
     abort, heard = asyncio.Event(), asyncio.Event()
 
     def listen(event: TurnEvent) -> None:
         if isinstance(event, TextDelta):
             heard.set()
 
-    turn = asyncio.ensure_future(complete(claude, request(), abort, on_event=listen))
+    turn = asyncio.ensure_future(complete(claude.provider, request(), abort, on_event=listen))
     await reply.reached.wait()
     if kept:
         await heard.wait()
@@ -789,20 +729,20 @@ async def test_an_abort_does_not_wait_for_the_server(
     await asyncio.wait_for(reply.gone.wait(), 5)
 
 
-async def test_leaving_early_hangs_up(server: ClaudeServer, claude: ClaudeProvider) -> None:
+async def test_leaving_early_hangs_up(claude: ClaudeRig) -> None:
     """Whoever closes the stream closes the connection: the model does not continue at our cost."""
     reply = text(LONG, hold_after="text_delta")
-    server.queue(reply)
-    async with aclosing(claude.stream(request())) as events:
+    claude.server.queue(reply)
+    async with aclosing(claude.provider.stream(request())) as events:
         await anext(events)
     await asyncio.wait_for(reply.gone.wait(), 5)
 
 
-async def test_a_cancelled_task_hangs_up(server: ClaudeServer, claude: ClaudeProvider) -> None:
+async def test_a_cancelled_task_hangs_up(claude: ClaudeRig) -> None:
     """Cancelling who waits for a turn cancels the turn."""
     reply = text(LONG, hold_after="message_start")
-    server.queue(reply)
-    turn = asyncio.ensure_future(complete(claude, request(), asyncio.Event()))
+    claude.server.queue(reply)
+    turn = asyncio.ensure_future(complete(claude.provider, request(), asyncio.Event()))
     await reply.reached.wait()
     turn.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -810,23 +750,20 @@ async def test_a_cancelled_task_hangs_up(server: ClaudeServer, claude: ClaudePro
     await asyncio.wait_for(reply.gone.wait(), 5)
 
 
-async def test_nothing_is_left_running(server: ClaudeServer, claude: ClaudeProvider) -> None:
+async def test_nothing_is_left_running(claude: ClaudeRig) -> None:
     """After turns that ended, failed and were aborted, no task of theirs is left."""
     before = asyncio.all_tasks()
     reply = text(LONG, hold_after="text_delta")
-    server.queue(text("ok"), Failure(500, "api_error"), reply)
+    claude.server.queue(text("ok"), Failure(500, "api_error"), reply)
     abort = asyncio.Event()
-    await complete(claude, request(), abort)
+    await complete(claude.provider, request(), abort)
     with pytest.raises(Unavailable):
-        await complete(claude, request(), abort)
-    turn = asyncio.ensure_future(complete(claude, request(), abort))
+        await complete(claude.provider, request(), abort)
+    turn = asyncio.ensure_future(complete(claude.provider, request(), abort))
     await reply.reached.wait()
     abort.set()
     await turn
     await asyncio.wait_for(reply.gone.wait(), 5)
-    await claude.close()
+    await claude.provider.close()
     left = {task for task in asyncio.all_tasks() - before if "RequestHandler" not in repr(task)}
     assert left == set()
-
-
-# --- imports -----------------------------------------------------------------------------------------------

@@ -141,16 +141,30 @@ def opened(backend: SqliteBackend, *keys: bytes, verify: bool = False) -> Any:
     return open_sqlite(backend.path, key=KEY, encryption_keys=given)
 
 
-def test_nothing_that_was_said_stands_in_the_database(backend: SqliteBackend) -> None:
-    """Every body of every table is a ciphertext, and is read back as it was."""
+@pytest.fixture
+def store(backend: SqliteBackend) -> Iterator[Any]:
+    """A connection with a key."""
     store = opened(backend, OUTER)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def other(backend: SqliteBackend, store: Any) -> Iterator[Any]:
+    """Another one, as another process has it."""
+    other = opened(backend, OUTER)
+    yield other
+    other.close()
+
+
+def test_nothing_that_was_said_stands_in_the_database(backend: SqliteBackend, store: Any) -> None:
+    """Every body of every table is a ciphertext, and is read back as it was."""
     filled(store)
     assert told(backend) == []
     assert plain(store) == 0
     in_plain = MemoryStore(KEY)
     filled(in_plain)
     assert all_of(store) == all_of(in_plain)
-    store.close()
 
 
 @pytest.mark.parametrize("table", ["PROMPTS", "INBOX", "OUTBOX", "KEPT", "FORMS", "SNAPSHOTS"])
@@ -175,12 +189,10 @@ def _swapped(store: Store, backend: SqliteBackend) -> object:
     return outcome(lambda: store.prompts.row("session-1-1"))
 
 
-def test_two_ciphertexts_that_were_swapped_are_refused(backend: SqliteBackend) -> None:
+def test_two_ciphertexts_that_were_swapped_are_refused(backend: SqliteBackend, store: Any) -> None:
     """A body belongs to its row, also where the MACs are good."""
-    store = opened(backend, OUTER)
     filled(store)
     assert _swapped(store, backend) is Corrupt
-    store.close()
 
 
 def test_a_body_that_is_bound_to_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,9 +236,8 @@ def test_a_journal_verifies_without_its_key(backend: SqliteBackend) -> None:
     store.close()
 
 
-def test_a_data_key_whose_transaction_was_undone_is_not_used(backend: SqliteBackend) -> None:
+def test_a_data_key_whose_transaction_was_undone_is_not_used(backend: SqliteBackend, store: Any) -> None:
     """The first commit of a batch makes the key of the outbox and is undone; the second one stores a row."""
-    store = opened(backend, OUTER)
     done(store, new_session("session-1", None, event("a")), new_session("session-2", None, event("a")))
     late = step("session-1", 1, 7, rows=(PutOutbox("one", "lane", "post", said("one")),))
     good = step("session-2", 1, 1, event("b"), rows=(PutOutbox("two", "lane", "post", said("two")),))
@@ -235,7 +246,6 @@ def test_a_data_key_whose_transaction_was_undone_is_not_used(backend: SqliteBack
     other = opened(backend, OUTER)
     assert other.outbox.row("two").payload == said("two")
     other.close()
-    store.close()
 
 
 # --- what was plain ----------------------------------------------------------------------------------------
@@ -331,9 +341,8 @@ def test_a_store_that_lost_its_rows_is_still_an_encrypted_one(backend: SqliteBac
 # --- erasing -----------------------------------------------------------------------------------------------
 
 
-def test_an_erased_session_cannot_be_read_and_verifies(backend: SqliteBackend) -> None:
+def test_an_erased_session_cannot_be_read_and_verifies(store: Any, other: Any) -> None:
     """What it held is gone for whoever has the key; the others are as they were."""
-    store, other = opened(backend, OUTER), opened(backend, OUTER)
     filled(store)
     filled(store, "session-2")
     whole = all_of(store, "session-2")[:5]
@@ -350,8 +359,6 @@ def test_an_erased_session_cannot_be_read_and_verifies(backend: SqliteBackend) -
         assert (row.payload, row.result, row.outcome) == (b"{}", None, "applied")
     assert store.inbox.ingest([InboxItem("in-session-1", "message", said("again"))], NOW) == [None]
     assert all_of(store, "session-2")[:5] == whole
-    other.close()
-    store.close()
 
 
 def test_what_goes_on_or_is_plain_is_not_erased(backend: SqliteBackend) -> None:
@@ -376,13 +383,10 @@ def _written_after(store: Store, other: Store) -> object:
     )
 
 
-def test_a_data_key_is_not_used_after_it_was_erased(backend: SqliteBackend) -> None:
+def test_a_data_key_is_not_used_after_it_was_erased(store: Any, other: Any) -> None:
     """Whoever has it in memory, or would make another one in its place, is refused."""
-    store, other = opened(backend, OUTER), opened(backend, OUTER)
     assert _written_after(store, other) is Erased
     assert store.outbox.row("late") is None
-    other.close()
-    store.close()
 
 
 @pytest.mark.parametrize("fault", ["kept", "made anew"])
@@ -420,9 +424,8 @@ def test_erasing_leaves_nothing_in_the_files(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_persons_data_is_found_and_erased(backend: SqliteBackend) -> None:
+def test_a_persons_data_is_found_and_erased(store: Any) -> None:
     """Every session that names them, and what names them beside sessions; somebody whose id begins alike is left alone."""
-    store = opened(backend, OUTER)
     for session_id, who in (("session-1", "U0ANA"), ("session-2", "U0ANABEL"), ("session-3", "x<@U0ANA> y")):
         named = step(session_id, 1, 1, event(who), status="complete", phase="ended")
         done(store, new_session(session_id, None, event("a")), named)
@@ -436,16 +439,13 @@ def test_a_persons_data_is_found_and_erased(backend: SqliteBackend) -> None:
     assert erase_elsewhere(store, "U0ANA") == 2
     assert (store.kept.row("note"), store.inbox.row("slash:1").payload) == (None, b"{}")
     assert store.outbox.row("dm").payload == body, "it is still to be sent"
-    store.close()
 
 
-def test_a_deleted_session_leaves_no_key(backend: SqliteBackend) -> None:
+def test_a_deleted_session_leaves_no_key(backend: SqliteBackend, store: Any) -> None:
     """Its data key goes with its other rows."""
-    store = opened(backend, OUTER)
     filled(store)
     assert store.sessions.delete(["session-1"]) == []
     assert b"session-1" not in [row["scope"] for row in backend.rows("data_keys")]
-    store.close()
 
 
 # --- copies and files --------------------------------------------------------------------------------------

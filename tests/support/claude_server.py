@@ -19,6 +19,7 @@ from aiohttp import web
 
 from tests.support.claude_binding import Bindings
 from tests.support.claude_rules import VERSION, Refusal, check
+from tests.support.listening import listening
 
 KEY = "sk-test-0123456789"
 PIECE = 9
@@ -291,13 +292,5 @@ async def claude_server() -> AsyncIterator[ClaudeServer]:
     app = web.Application(client_max_size=32 * 1024 * 1024)
     app.router.add_post("/v1/messages", server.handle)
     app.router.add_get("/v1/models/{id}", server.model)
-    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    assert runner.addresses
-    server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
+    async with listening(app) as server.url:
         yield server
-    finally:
-        await runner.cleanup()

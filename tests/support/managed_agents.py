@@ -17,6 +17,8 @@ from aiohttp import web
 from anthropic.types.beta.sessions.beta_managed_agents_event_params import BetaManagedAgentsEventParams
 from pydantic import TypeAdapter, ValidationError
 
+from tests.support.listening import listening
+
 KEY = "sk-ant-managed-0123456789"
 BETA = "managed-agents-2026-04-01"
 _SENT: TypeAdapter[Any] = TypeAdapter(BetaManagedAgentsEventParams)
@@ -197,13 +199,5 @@ async def managed_agents() -> AsyncIterator[ManagedAgents]:
             web.post("/v1/sessions/{session}/events", server.handle),
         ]
     )
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    assert site._server is not None
-    server.url = f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"  # type: ignore[attr-defined]
-    try:
+    async with listening(app) as server.url:
         yield server
-    finally:
-        await runner.cleanup()

@@ -16,6 +16,8 @@ from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric import ec
 from jwt.algorithms import ECAlgorithm
 
+from tests.support.listening import listening
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 CLIENT, SECRET = "room", "not to be guessed"
 
@@ -109,11 +111,5 @@ async def running_provider() -> AsyncIterator[Provider]:
             web.get("/keys", provider.keys),
         ]
     )
-    runner = web.AppRunner(app)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        provider.issuer = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    async with listening(app) as provider.issuer:
         yield provider
-    finally:
-        await runner.cleanup()
