@@ -10,51 +10,31 @@ from hypothesis import strategies as st
 
 Spec = dict[str, Any]
 
-PAUSED_WHILE_IT_FAILS = orjson.dumps(
-    {
-        "flow": "generated",
-        "inputs": {"yes": {"type": "boolean", "default": False}},
-        "nodes": [
-            {
-                "id": "n0",
-                "type": "parallel",
-                "with": {"mode": "fail_fast"},
-                "branches": {
-                    "l": [
-                        {
-                            "id": "n0_0",
-                            "type": "shell",
-                            "with": {"run": ["do", "x"]},
-                            "on_failure": [
-                                {
-                                    "id": "n0_0f_0",
-                                    "type": "shell",
-                                    "with": {"run": ["do", "x"]},
-                                    "if": "{{ inputs.yes }}",
-                                    "on_failure": [
-                                        {
-                                            "id": "n0_0f_0f",
-                                            "type": "shell",
-                                            "on_crash": "again",
-                                            "with": {"run": ["do", "y"]},
-                                        }
-                                    ],
-                                }
-                            ],
-                        },
-                        {"id": "n0_1", "type": "shell", "with": {"run": ["fail", "2"]}},
-                    ],
-                    "r": [{"id": "n0r_0", "type": "shell", "with": {"run": ["do", "x"]}}],
-                },
-                "timeout": "30s",
-            }
-        ],
-        "finally": [
-            {"id": "tidy", "type": "shell", "on_crash": "again", "with": {"run": ["do", "y"]}},
-            {"id": "end", "type": "set", "with": {"x": 1}},
-        ],
-    }
-).decode()
+PAUSED_WHILE_IT_FAILS = """
+flow: generated
+inputs: {yes: {type: boolean, default: false}}
+nodes:
+  - id: n0
+    type: parallel
+    with: {mode: fail_fast}
+    timeout: 30s
+    branches:
+      l:
+        - id: n0_0
+          type: shell
+          with: {run: [do, x]}
+          on_failure:
+            - id: n0_0f_0
+              type: shell
+              with: {run: [do, x]}
+              if: "{{ inputs.yes }}"
+              on_failure: [{id: n0_0f_0f, type: shell, on_crash: again, with: {run: [do, y]}}]
+        - {id: n0_1, type: shell, with: {run: [fail, "2"]}}
+      r: [{id: n0r_0, type: shell, with: {run: [do, x]}}]
+finally:
+  - {id: tidy, type: shell, on_crash: again, with: {run: [do, y]}}
+  - {id: end, type: set, with: {x: 1}}
+"""
 """Hypothesis found this flow: a person pauses it after one branch has failed, while the other is told to leave."""
 
 _LEAVES = (

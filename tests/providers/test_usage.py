@@ -46,96 +46,59 @@ def answer(start: Json, end: Json, model: str = SONNET) -> dict[str, Json]:
     return output
 
 
+def ends(*rounds: dict[str, Json], **more: Any) -> dict[str, Json]:
+    """How the API ends an answer of 300 tokens, which it may have made in rounds."""
+    return {"output_tokens": 300, **({"iterations": list(rounds)} if rounds else {}), **more}
+
+
 PLAIN = {"input_tokens": 1_000, "output_tokens": 1}
+CACHED = {"cache_read_input_tokens": 5_000, "cache_creation_input_tokens": 2_000}
 HOUR = {
-    "input_tokens": 1_000,
-    "cache_read_input_tokens": 5_000,
-    "cache_creation_input_tokens": 2_000,
+    **PLAIN,
+    **CACHED,
     "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 2_000},
-    "output_tokens": 1,
 }
+WHOLE = round_of("message", input_tokens=1_000, output_tokens=300)
+FIRST, SECOND = (round_of("message", input_tokens=1_000 * n, output_tokens=100 * n) for n in (1, 2))
+SEARCHES = {"web_search_requests": 3, "web_fetch_requests": 1}
+SUMMARY = round_of("compaction", input_tokens=9_000, output_tokens=1_000)
+BEFORE = round_of("message", SONNET, input_tokens=1_000, output_tokens=100)
+AFTER = round_of("fallback_message", OPUS, input_tokens=1_100, output_tokens=200)
+ADVICE = round_of("advisor_message", OPUS, input_tokens=500, output_tokens=100)
+SHAPES: dict[str, tuple[Json, Json, str]] = {
+    "1,000 at $2, 300 at $10": (PLAIN, ends(), "0.005"),
+    "5,000 read at $0.10 too, 2,000 written for an hour at $4": (HOUR, ends(), "0.0135"),
+    "totals at the end count, and not those at the beginning: 4,000 at $2": (
+        PLAIN,
+        ends(input_tokens=4_000),
+        "0.011",
+    ),
+    "two rounds of a server tool, and three searches at a cent": (
+        PLAIN,
+        ends(FIRST, SECOND, input_tokens=3_000, server_tool_use=SEARCHES),
+        "0.039",
+    ),
+    "a summary, 9,000 at $2 and 1,000 at $10, is in no total": (
+        PLAIN,
+        ends(SUMMARY, WHOLE, input_tokens=1_000),
+        "0.033",
+    ),
+    "another model continued: 1,000 at $2 and 100 at $10, then 1,100 at $4 and 200 at $20": (
+        PLAIN,
+        ends(BEFORE, AFTER, input_tokens=2_100),
+        "0.0114",
+    ),
+    "an adviser of another model: 500 at $4 and 100 at $20": (PLAIN, {"iterations": [WHOLE, ADVICE]}, "0.009"),
+    "rounds that do not say for how long they wrote: an hour once is an hour always": (
+        HOUR,
+        ends({**WHOLE, **CACHED}),
+        "0.0135",
+    ),
+}
+"""What the API says at the beginning and at the end of an answer, and what it costs."""
 
 
-@pytest.mark.parametrize(
-    ("start", "end", "dollars"),
-    [
-        # 1,000 at $2, 300 at $10.
-        (PLAIN, {"output_tokens": 300}, "0.005"),
-        # 1,000 at $2, 5,000 read at $0.10, 2,000 written for an hour at $4, 300 at $10.
-        (HOUR, {"output_tokens": 300}, "0.0135"),
-        # Totals at the end take the place of those at the beginning: 4,000 at $2.
-        (PLAIN, {"input_tokens": 4_000, "output_tokens": 300}, "0.011"),
-        # Two rounds of a server tool, and three searches at a cent.
-        (
-            PLAIN,
-            {
-                "input_tokens": 3_000,
-                "output_tokens": 300,
-                "server_tool_use": {"web_search_requests": 3, "web_fetch_requests": 1},
-                "iterations": [
-                    round_of("message", input_tokens=1_000, output_tokens=100),
-                    round_of("message", input_tokens=2_000, output_tokens=200),
-                ],
-            },
-            "0.039",
-        ),
-        # The summary's tokens, 9,000 at $2 and 1,000 at $10, are in no total.
-        (
-            PLAIN,
-            {
-                "input_tokens": 1_000,
-                "output_tokens": 300,
-                "iterations": [
-                    round_of("compaction", input_tokens=9_000, output_tokens=1_000),
-                    round_of("message", input_tokens=1_000, output_tokens=300),
-                ],
-            },
-            "0.033",
-        ),
-        # Another model continued: 1,000 at $2 and 100 at $10, then 1,100 at $4 and 200 at $20.
-        (
-            PLAIN,
-            {
-                "input_tokens": 2_100,
-                "output_tokens": 300,
-                "iterations": [
-                    round_of("message", SONNET, input_tokens=1_000, output_tokens=100),
-                    round_of("fallback_message", OPUS, input_tokens=1_100, output_tokens=200),
-                ],
-            },
-            "0.0114",
-        ),
-        # An adviser of another model: 500 at $4 and 100 at $20 beside 1,000 at $2 and 300 at $10.
-        (
-            PLAIN,
-            {
-                "iterations": [
-                    round_of("message", input_tokens=1_000, output_tokens=300),
-                    round_of("advisor_message", OPUS, input_tokens=500, output_tokens=100),
-                ],
-            },
-            "0.009",
-        ),
-        # Rounds that do not say for how long they wrote: whoever wrote for an hour once did so always, 2,000 at $4.
-        (
-            HOUR,
-            {
-                "output_tokens": 300,
-                "iterations": [
-                    round_of(
-                        "message",
-                        input_tokens=1_000,
-                        cache_read_input_tokens=5_000,
-                        cache_creation_input_tokens=2_000,
-                        output_tokens=300,
-                    )
-                ],
-            },
-            "0.0135",
-        ),
-    ],
-    ids=["plain", "hour", "totals", "searches", "compaction", "fallback", "advisor", "hour-in-rounds"],
-)
+@pytest.mark.parametrize(("start", "end", "dollars"), SHAPES.values(), ids=SHAPES)
 def test_a_shape_of_usage_costs_what_it_costs_by_hand(start: Json, end: Json, dollars: str) -> None:
     """Nothing that is billed is left out, and each round counts at the price of its model."""
     output = answer(start, end)

@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from engine.journal.records import Consumed, InboxItem
-from engine.language.errors import StorageBroken, StorageError, StorageFull
+from engine.language.errors import StorageBroken, StorageFull
 from engine.storage import connection
 from engine.storage.errors import NoSuchRow
 from engine.storage.sqlite import SqliteStore, open_sqlite
@@ -229,20 +229,3 @@ def test_a_checkpoint_without_space_is_made_later(store: SqliteStore, faults: Fa
     faults.fail_write = None
     assert store.inbox.ingest([InboxItem("m3", "message", b"{}")], NOW) == [3]
     assert [row.key for row in store.inbox.rows()] == ["m", "m2", "m3"]
-
-
-def test_a_database_that_another_process_holds_is_said_to_be(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A write waits for a while, and then tells what may be in the way."""
-    monkeypatch.setattr(connection, "BUSY_MILLISECONDS", 50)
-    store = open_sqlite(tmp_path / "sayso.db")
-    other = apsw.Connection(str(tmp_path / "sayso.db"))
-    other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(StorageError, match="another process"):
-        store.inbox.ingest([InboxItem("m", "message", b"{}")], NOW)
-    assert store.inbox.rows() == []
-    other.execute("COMMIT")
-    assert store.inbox.ingest([InboxItem("m", "message", b"{}")], NOW) == [1]
-    other.close()
-    store.close()

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -36,55 +37,31 @@ SMALL = st.integers(0, 5)
 TIMES = st.integers(0, 20).map(at)
 BODIES = st.binary(max_size=8)
 EVENTS = st.lists(BODIES, max_size=3).map(tuple)
-ITEMS = st.builds(
-    InboxItem,
-    st.sampled_from(["m1", "m2", "m3", "m4"]),
-    st.just("message"),
-    BODIES,
-    st.none() | SESSIONS,
-    THREADS,
-)
+KEYS = st.sampled_from(["m1", "m2", "m3", "m4"])
+ITEMS = st.builds(InboxItem, KEYS, st.just("message"), BODIES, st.none() | SESSIONS, THREADS)
 DONE = st.builds(Consumed, SMALL, st.sampled_from(["applied", "refused"]), st.none() | BODIES)
+PROMPTS, TIMERS, INTENTS = ["p1", "p2", "p3"], ["t1", "t2"], ["k1", "k2", "k3", "k4"]
+OPEN = st.sampled_from(["open", "answered"])
+LANES = st.sampled_from(["lane1", "lane2"])
+CALL = (SESSIONS, st.sampled_from(["a/turn[1]", "a/turn[2]"]), st.integers(1, 2))
+"""A call of a model: its session, path and attempt."""
+DAYS, CAPS = st.sampled_from(["2026-11-20", "2026-11-21"]), st.none() | st.integers(0, 12)
 ROWS: st.SearchStrategy[Row] = st.one_of(
-    st.builds(
-        PromptRow,
-        st.sampled_from(["p1", "p2", "p3"]),
-        SESSIONS,
-        THREADS,
-        st.sampled_from(["open", "answered"]),
-        st.none() | TIMES,
-        BODIES,
-    ),
-    st.builds(Timer, st.sampled_from(["t1", "t2"]), SESSIONS, TIMES),
-    st.builds(DropTimer, st.sampled_from(["t1", "t2"]), SESSIONS),
+    st.builds(PromptRow, st.sampled_from(PROMPTS), SESSIONS, THREADS, OPEN, st.none() | TIMES, BODIES),
+    st.builds(Timer, st.sampled_from(TIMERS), SESSIONS, TIMES),
+    st.builds(DropTimer, st.sampled_from(TIMERS), SESSIONS),
     st.builds(
         PutOutbox,
-        st.sampled_from(["k1", "k2", "k3", "k4"]),
-        st.sampled_from(["lane1", "lane2"]),
+        st.sampled_from(INTENTS),
+        LANES,
         st.just("post"),
         BODIES,
         st.none() | SESSIONS,
         st.none() | TIMES,
         st.booleans(),
     ),
-    st.builds(
-        PutSpend,
-        SESSIONS,
-        st.sampled_from(["a/turn[1]", "a/turn[2]"]),
-        st.integers(1, 2),
-        st.just("deploy"),
-        st.sampled_from(["2026-11-20", "2026-11-21"]),
-        SMALL,
-        st.none() | st.integers(0, 12),
-    ),
-    st.builds(
-        SettleSpend,
-        SESSIONS,
-        st.sampled_from(["a/turn[1]", "a/turn[2]"]),
-        st.integers(1, 2),
-        SMALL,
-        st.booleans(),
-    ),
+    st.builds(PutSpend, *CALL, st.just("deploy"), DAYS, SMALL, CAPS),
+    st.builds(SettleSpend, *CALL, SMALL, st.booleans()),
 )
 SOME_ROWS = st.lists(ROWS, max_size=3).map(tuple)
 SOME_DONE = st.lists(DONE, max_size=2).map(tuple)
@@ -128,62 +105,53 @@ class Backends(RuleBasedStateMachine):
         return text
 
     @rule(
-        which=st.booleans(),
-        session_id=SESSIONS,
-        events=EVENTS,
-        rows=SOME_ROWS,
-        thread=THREADS,
-        status=STATUSES,
+        which=st.booleans(), session_id=SESSIONS, events=EVENTS, rows=SOME_ROWS, thread=THREADS, status=STATUSES
     )
-    def create(self, which: bool, session_id: str, rows: tuple[Row, ...], **given: object) -> None:
+    def create(
+        self,
+        which: bool,
+        session_id: str,
+        events: tuple[bytes, ...],
+        rows: tuple[Row, ...],
+        thread: str | None,
+        status: str,
+    ) -> None:
         """A session begins."""
-        events, thread, status = given["events"], given["thread"], given["status"]
-        assert isinstance(events, tuple)
-        self.both(
-            which,
-            lambda store, side: tried(
-                store,
-                [
-                    new_session(
-                        session_id,
-                        self.owners[which][side],
-                        *events,
-                        rows=rows,
-                        thread_key=thread,
-                        status=status,
-                    )
-                ],
-            ),
-        )
+
+        def commit(store: Store, side: int) -> object:
+            owner = self.owners[which][side]
+            given = {"rows": rows, "thread_key": thread, "status": status}
+            return tried(store, [new_session(session_id, owner, *events, **given)])
+
+        self.both(which, commit)
 
     @rule(
         which=st.booleans(),
         sessions=st.lists(SESSIONS, min_size=1, max_size=3),
         wrong=st.sampled_from([0, 0, 0, 0, 1]),
-        data=st.tuples(EVENTS, SOME_ROWS, SOME_DONE, STATUSES, st.booleans(), st.none() | BODIES, TIMES),
+        events=EVENTS,
+        given=st.fixed_dictionaries(
+            {
+                "rows": SOME_ROWS,
+                "consumed": SOME_DONE,
+                "status": STATUSES,
+                "release": st.booleans(),
+                "snapshot": st.none() | BODIES,
+                "now": TIMES,
+            }
+        ),
     )
-    def advance(self, which: bool, sessions: list[str], wrong: int, data: tuple[object, ...]) -> None:
+    def advance(
+        self, which: bool, sessions: list[str], wrong: int, events: tuple[bytes, ...], given: dict[str, Any]
+    ) -> None:
         """A group of commits, mostly with the right epoch and seq."""
-        events, rows, consumed, status, release, snapshot, now = data
-        assert isinstance(events, tuple)
 
         def commit(store: Store, side: int) -> object:
-            heads = [store.sessions.head(session_id) for session_id in sessions]
-            commits = [
-                step(
-                    session_id,
-                    head.epoch if head else 1,
-                    (head.seq if head else 0) + wrong,
-                    *events,
-                    rows=rows,
-                    consumed=consumed,
-                    status=status,
-                    release=release,
-                    snapshot=snapshot,
-                    now=now,
-                )
-                for session_id, head in zip(sessions, heads, strict=True)
-            ]
+            commits = []
+            for session_id in sessions:
+                head = store.sessions.head(session_id)
+                epoch, seq = (head.epoch, head.seq) if head else (1, 0)
+                commits.append(step(session_id, epoch, seq + wrong, *events, **given))
             return tried(store, commits)
 
         self.both(which, commit)
@@ -217,24 +185,18 @@ class Backends(RuleBasedStateMachine):
         which=st.booleans(),
         row_id=SMALL,
         rev=st.integers(1, 3),
-        state=st.sampled_from(["pending", "sent", "failed"]),
-        given=st.tuples(st.none() | BODIES, st.none() | TIMES, st.lists(ITEMS, max_size=1)),
+        given=st.fixed_dictionaries(
+            {
+                "state": st.sampled_from(["pending", "sent", "failed"]),
+                "result": st.none() | BODIES,
+                "not_before": st.none() | TIMES,
+                "items": st.lists(ITEMS, max_size=1),
+            }
+        ),
     )
-    def finish(self, which: bool, row_id: int, rev: int, state: object, given: tuple[object, ...]) -> None:
+    def finish(self, which: bool, row_id: int, rev: int, given: dict[str, Any]) -> None:
         """An intent was sent, or not."""
-        result, not_before, items = given
-        self.both(
-            which,
-            lambda store, _: store.outbox.finish(
-                row_id,
-                rev,
-                now=at(0),
-                state=state,  # type: ignore[arg-type]  # drawn from the three states
-                result=result,  # type: ignore[arg-type]  # drawn as bytes or None
-                not_before=not_before,  # type: ignore[arg-type]  # drawn as text or None
-                items=items,  # type: ignore[arg-type]  # drawn as a list of items
-            ),
-        )
+        self.both(which, lambda store, _: store.outbox.finish(row_id, rev, now=at(0), **given))
 
     @rule(which=st.booleans(), ts=st.sampled_from(["9.1", "10.000001", "10.000002", "100.0"]))
     def mark(self, which: bool, ts: str) -> None:

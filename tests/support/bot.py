@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -128,16 +128,22 @@ class BotProcess:
             await self.ended()
 
 
+def flow_files(place: Path, flows: Mapping[str, str]) -> Path:
+    """The folder `flows` of a place, with these flows in it (name → YAML)."""
+    folder = place / "flows"
+    folder.mkdir(exist_ok=True)
+    for name, text in flows.items():
+        (folder / f"{name}.yml").write_text(text)
+    return folder
+
+
 @asynccontextmanager
 async def running_bot(
     workspace: Workspace, tmp_path: Path, flows: dict[str, str], **env: str
 ) -> AsyncIterator[BotProcess]:
     """A bot that serves these flows (name → YAML)."""
-    folder, home = tmp_path / "flows", tmp_path / "home"
-    folder.mkdir(exist_ok=True)
+    folder, home = flow_files(tmp_path, flows), tmp_path / "home"
     home.mkdir(exist_ok=True)
-    for name, text in flows.items():
-        (folder / f"{name}.yml").write_text(text)
     bot = BotProcess(workspace, home, folder, **env)
     try:
         await bot.start()
@@ -182,11 +188,8 @@ async def bot_here(
     **env: str,
 ) -> AsyncIterator[Bot]:
     """The bot in this process, with these flows (name → YAML) and a clock that can be put forward."""
-    folder, home = tmp_path / "flows", tmp_path / "home"
-    folder.mkdir(exist_ok=True)
+    folder, home = flow_files(tmp_path, flows), tmp_path / "home"
     home.mkdir(exist_ok=True)
-    for name, text in flows.items():
-        (folder / f"{name}.yml").write_text(text)
     environ = {
         "SLACK_BOT_TOKEN": workspace.bot_token,
         "SLACK_APP_TOKEN": workspace.app_token,

@@ -13,7 +13,7 @@ from engine.storage.leases import Member
 from engine.storage.postgres import PostgresStore, open_postgres
 from tests.support import postgres
 from tests.support.acting import Workspace
-from tests.support.bot import BotProcess
+from tests.support.bot import BotProcess, flow_files
 
 KEY = "0123456789abcdef0123456789abcdef"
 
@@ -27,9 +27,7 @@ class Fleet:
         self.workspace, self.folder, self.url = workspace, folder, url
         self.env = {"SAYSO_DATABASE_URL": url, "SAYSO_SECRET_KEY": KEY, **env}
         self.bots: list[BotProcess] = []
-        (folder / "flows").mkdir(exist_ok=True)
-        for name, text in flows.items():
-            (folder / "flows" / f"{name}.yml").write_text(text)
+        self._flows = flow_files(folder, flows)
 
     async def add(self, *roles: str, **env: str) -> list[BotProcess]:
         """Start one of each role at once, and wait until all are ready."""
@@ -38,7 +36,7 @@ class Fleet:
             home = self.folder / f"home{len(self.bots)}"
             home.mkdir()
             arguments = () if role == "all" else ("--role", role)
-            bot = BotProcess(self.workspace, home, self.folder / "flows", arguments, **self.env | env)
+            bot = BotProcess(self.workspace, home, self._flows, arguments, **self.env | env)
             self.bots.append(bot)
             added.append(bot)
             await bot.launch()

@@ -41,6 +41,7 @@ from engine.run.engine import Engine
 from engine.storage.open import MemoryStore
 from tests.simulation.slack import Response
 from tests.simulation.timeline import SimLoop, Timeline
+from tests.support.bot import flow_files
 from tests.support.inline import InlineWriter
 from tests.support.lines import Asked, DirectApp, Pieces, Sockets, TownWire
 
@@ -380,13 +381,10 @@ async def town(
     **settings: Any,
 ) -> AsyncIterator[Town]:
     """A town whose bot serves these flows (name → YAML, or a folder), stopped at the end."""
-    (folder / "flows").mkdir(exist_ok=True)
     (folder / "home").mkdir(exist_ok=True)
     if isinstance(flows, Path):
         settings["flows"] = flows
-    else:
-        for name, text in flows.items():  # noqa: ASYNC240 - a mapping
-            (folder / "flows" / f"{name}.yml").write_text(text)
+    flow_files(folder, {} if isinstance(flows, Path) else flows)
     made = Town(folder, settings_for(folder, **settings), runners)
     await made.open()
     try:
