@@ -328,7 +328,6 @@ async def _meant(stage: Stage, name: str, state: str) -> None:
 
 
 HELD, WENT_ON, ENDED = ("flow:paused",), ("flow:resumed",), ("session:abort", "session:end")
-_BY_ID = {"reason": None, "as_json": True}
 
 CONTROLS: dict[str, list[Door]] = {
     "mine": [

@@ -25,6 +25,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture
+def url() -> str:
+    """An empty database on a server."""
+    from tests.support import postgres
+
+    return postgres.empty_database()
+
+
+@pytest.fixture
 def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqliteBackend]:
     """One backend, empty."""
     if request.param not in ("postgres", "pooled"):

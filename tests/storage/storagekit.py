@@ -213,8 +213,7 @@ class PostgresBackend(SqliteBackend):
         from tests.support import postgres
 
         self.key = key
-        self.url = postgres.shared_database()
-        postgres.emptied(self.url)
+        self.url = postgres.empty_database()
         self._raw: Any = None
 
     def open(self) -> Store:

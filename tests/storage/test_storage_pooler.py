@@ -26,14 +26,6 @@ ITEM = InboxItem("key", "message", b"{}")
 
 
 @pytest.fixture
-def url() -> str:
-    """An empty database."""
-    found = postgres.shared_database()
-    postgres.emptied(found)
-    return found
-
-
-@pytest.fixture
 def behind(url: str) -> Iterator[str]:
     """The same behind a pooler."""
     with pooled(url, "poor") as pooler:

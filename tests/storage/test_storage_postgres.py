@@ -57,14 +57,6 @@ for line in sys.stdin:
 """
 
 
-@pytest.fixture
-def url() -> str:
-    """An empty database."""
-    found = postgres.shared_database()
-    postgres.emptied(found)
-    return found
-
-
 def test_whoever_waited_while_another_one_made_the_tables_finds_them() -> None:
     """A fleet's first start: it had looked before, and the server answers some questions of a transaction from a cache."""
     url = postgres.new_database("template0")

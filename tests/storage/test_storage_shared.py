@@ -21,19 +21,16 @@ from engine.storage.postgres import PostgresStore, open_postgres
 from engine.storage.postgres_workers import BURST_SECONDS
 from tests.storage.storagekit import KEY, NOW
 from tests.storage.test_storage_postgres import soon
-from tests.support import postgres
 
 pytestmark = pytest.mark.process
 
 
 @pytest.fixture
-def two(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[PostgresStore, PostgresStore]]:
+def two(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[PostgresStore, PostgresStore]]:
     """Two processes on one database, as far as the server can tell."""
     monkeypatch.setattr(postgres_workers, "BEAT_SECONDS", 0.02)
     # Nobody here is silent on purpose: however busy the machine is, nobody counts as dead.
     monkeypatch.setattr(lanes, "LIMIT_SECONDS", 600.0)
-    url = postgres.shared_database()
-    postgres.emptied(url)
     stores = open_postgres(url, KEY), open_postgres(url, KEY)
     for store in stores:
         store.register("bot")
@@ -144,10 +141,8 @@ def test_a_worker_whose_row_was_dropped_comes_back(two: Two) -> None:
     assert one.lanes.owner in one._owners.living()
 
 
-def test_a_worker_that_never_reaches_the_server_says_so() -> None:
+def test_a_worker_that_never_reaches_the_server_says_so(url: str) -> None:
     """At the first sign of life."""
-    url = postgres.shared_database()
-    postgres.emptied(url)
     store = open_postgres(url, KEY)
     store._db.url = "postgresql:///none?host=/nowhere"
     with pytest.raises(StorageError, match="cannot be opened"):
@@ -160,14 +155,12 @@ def test_a_worker_that_never_reaches_the_server_says_so() -> None:
 
 
 def test_a_busy_process_lives_and_a_hung_one_is_dead(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Signs of life come from a thread while the loop freezes, for a while. When it moves again, another generation begins."""
     for name, seconds in (("BEAT_SECONDS", 0.05), ("STILL_SECONDS", 0.2), ("HUNG_SECONDS", 3.0)):
         monkeypatch.setattr(postgres_workers, name, seconds)
     monkeypatch.setattr(lanes, "LIMIT_SECONDS", 2.0)
-    url = postgres.shared_database()
-    postgres.emptied(url)
     moves = threading.Event()
     moves.set()
     asked: list[Callable[[], None]] = []
@@ -197,13 +190,11 @@ def test_a_busy_process_lives_and_a_hung_one_is_dead(
 
 
 async def test_a_loop_that_is_held_up_is_seen(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A real one: it is asked to move by whoever gives the signs, and says that it does."""
     monkeypatch.setattr(postgres_workers, "BEAT_SECONDS", 0.05)
     monkeypatch.setattr(postgres_workers, "STILL_SECONDS", 0.5)
-    url = postgres.shared_database()
-    postgres.emptied(url)
     with closing(open_postgres(url, KEY)) as one:
         one.register("bot")
         one.watch(asyncio.get_running_loop().call_soon_threadsafe)

@@ -323,12 +323,6 @@ class Backing:
         assert self._first is not None
         return self._first.database.connect()
 
-    @property
-    def key(self) -> bytes:
-        """The key under which the rows in memory are signed."""
-        assert self._first is not None
-        return self._first.database.key
-
 
 class FaultyStore:
     """A store whose next commits fail as told in `failures`, and whose other methods answer as told in `answers` (an

