@@ -16,25 +16,12 @@ import psycopg
 import pytest
 
 from engine.journal.records import InboxItem, PromptRow, PutLock, PutOutbox, Row
-from engine.language.errors import RowRefused, SchemaTooNew, StorageBroken, StorageError, StoreTooOld
+from engine.language.errors import SchemaTooNew, StorageBroken, StorageError, StoreTooOld
 from engine.storage import lanes, postgres_connection, postgres_workers
-from engine.storage.leases import Served, holder_of
+from engine.storage.leases import holder_of
 from engine.storage.postgres import _OWN_TABLES, PostgresStore, _version, open_postgres
 from engine.storage.postgres_connection import PostgresConnection
-from tests.storage.storagekit import (
-    KEY,
-    NOW,
-    at,
-    claim,
-    done,
-    event,
-    new_session,
-    python,
-    reaped,
-    step,
-    tell,
-    tried,
-)
+from tests.storage.storagekit import KEY, NOW, at, claim, done, event, new_session, python, reaped, step, tell
 from tests.support import postgres
 from tests.support.between import Relay
 
@@ -157,16 +144,6 @@ def test_a_database_of_a_build_before_1_0_is_refused() -> None:
         with pytest.raises(StoreTooOld, match="build of sayso before"):
             open_postgres(url, KEY)
         assert raw.execute("SELECT to_regclass('sessions')").fetchone() == (None,)
-
-
-def test_a_key_that_is_too_long_for_an_index_is_refused_alone(store: PostgresStore) -> None:
-    """The sessions that share its transaction are stored, and what is ingested too says that it is the item's fault."""
-    owner, name = store.register("bot"), os.urandom(3000).hex()
-    bad = new_session("session-1", owner, event("a"), rows=(PutLock(name, "session-1"),))
-    [refused, stored] = tried(store, [bad, new_session("session-2", owner, event("a"))])
-    assert (type(refused), stored) == (RowRefused, None)
-    with pytest.raises(RowRefused):
-        store.inbox.ingest([InboxItem(name, "message", b"{}")], NOW)
 
 
 def test_a_database_of_another_program_is_refused() -> None:
@@ -469,21 +446,4 @@ def test_a_schema_that_the_url_names_is_made(store: PostgresStore, url: str) -> 
     name = f"s{os.urandom(4).hex()}"
     other = open_postgres(f"{url}&options=-csearch_path%3D{name}", KEY)
     assert (other._db.schema, other.sessions.heads(), other.serving()) == (name, [], [])
-    other.close()
-
-
-def test_one_process_serves(store: PostgresStore, url: str) -> None:
-    """A second one is told who does; it may once the first has ended."""
-    other = open_postgres(url, KEY)
-    for one in (store, other):
-        one.register("bot")
-    first = store.try_serving(holder_of("sayso start", NOW))
-    assert first is not None
-    assert other.try_serving(holder_of("sayso start", NOW)) is None
-    assert isinstance(other.served(), Served)
-    assert "`sayso start`, process" in str(other.served())
-    first.close()
-    second = other.try_serving(holder_of("sayso start", NOW))
-    assert second is not None
-    second.close()
     other.close()

@@ -105,9 +105,13 @@ def test_a_program_that_serves_alone_keeps_others_out(two: Two) -> None:
     one, other = two
     alone = one.try_serving(holder_of("python app.py", NOW))
     assert alone is not None
+    assert other.try_serving(holder_of("sayso start", NOW)) is None
     with pytest.raises(Served, match="`python app"):
         other.serve_beside("all")
     alone.close()
+    second = other.try_serving(holder_of("sayso start", NOW))
+    assert second is not None
+    second.close()
     other.serve_beside("all")
     assert one.try_serving(holder_of("python app.py", NOW)) is None
     assert f"`sayso start`, process {os.getpid()}" in str(one.served())
