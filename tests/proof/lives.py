@@ -96,12 +96,12 @@ class Driver:
         self.acts = 0
         self.held_at = -1
 
-    async def begin(self, flow: Flow, inputs: dict[str, Json]) -> None:
+    async def begin(self, flow: Flow) -> None:
         """Start the session, or take it up where it is; a held one is resumed."""
         if await self.engine.writer.call(self.engine.store.sessions.head, SESSION) is None:
             if flow.lock is not None and flow.lock.raw == TAKEN:
                 await self._take_the_lock()
-            await self.engine.start(flow, inputs, actor=ANA, session_id=SESSION)
+            await self.engine.start(flow, {}, actor=ANA, session_id=SESSION)
             return
         self.clock.now = (await self.engine.state(SESSION)).updated_at
         head = await self.engine.head(SESSION)
@@ -282,14 +282,7 @@ async def _engine(
 
 
 async def live(
-    flow: Flow,
-    inputs: dict[str, Json],
-    life: Life,
-    store: Store,
-    effects: Effects,
-    home: Path,
-    *,
-    kill: bool = False,
+    flow: Flow, life: Life, store: Store, effects: Effects, home: Path, *, kill: bool = False
 ) -> Counts:
     """One life over a store. With `kill` a drop is SIGKILL."""
     canon = Canon()
@@ -303,7 +296,7 @@ async def live(
         driver = Driver(engine, bench, clock, mortal)
         try:
             async with asyncio.timeout(PATIENCE):
-                await driver.begin(flow, inputs)
+                await driver.begin(flow)
                 ended = await driver.run(life)
         except Fenced:
             if not mortal.dead:
@@ -332,13 +325,11 @@ class Run:
     lives: int
 
 
-async def run(
-    flow: Flow, inputs: dict[str, Json], lives: Iterable[Life], home: Path, kind: str = "memory"
-) -> Run:
+async def run(flow: Flow, lives: Iterable[Life], home: Path, kind: str = "memory") -> Run:
     """Run a flow through these lives (the last one is followed by lives without an end) in one store."""
     backing, effects, total, count = Backing(kind, home), Effects(), Counts(), 0
     for life in itertools.chain(lives, itertools.repeat(Life())):
-        counts = await live(flow, inputs, life, backing.open(), effects, home)
+        counts = await live(flow, life, backing.open(), effects, home)
         total.commits, total.acts, count = total.commits + counts.commits, total.acts + counts.acts, count + 1
         if counts.ended:
             break

@@ -25,7 +25,7 @@ def child(folder: str, name: str, life: Life) -> None:
     logging.disable(logging.CRITICAL)
     home = Path(folder)
     store, effects = open_sqlite(home / "sayso.db"), Effects(home / "effects")
-    counts = asyncio.run(live(flow(name), {}, life, store, effects, home, kill=True))
+    counts = asyncio.run(live(flow(name), life, store, effects, home, kill=True))
     (home / "counts").write_bytes(orjson.dumps([counts.ended, counts.commits, counts.acts]))
 
 

@@ -52,9 +52,9 @@ def few(lives: list[list[Life]], name: str) -> list[list[Life]]:
 
 async def plain(each: Flow, home: Path, *, twice: bool = True) -> Run:
     """The run that nobody pauses; done twice, it tells the same story."""
-    first = await run(each, {}, [], home)
+    first = await run(each, [], home)
     if twice:
-        compare(first.story, (await run(each, {}, [], home)).story)
+        compare(first.story, (await run(each, [], home)).story)
     assert first.lives == 1
     return first
 
@@ -65,10 +65,10 @@ async def test_a_pause_at_every_point_changes_nothing(name: str, tmp_path: Path,
     each = flow(name)
     expected = await plain(each, tmp_path, twice=PROVE or name in WHOLE)
     for life in few(drops(expected.commits), name):
-        compare(expected.story, (await run(each, {}, life, tmp_path)).story)
+        compare(expected.story, (await run(each, life, tmp_path)).story)
         hit["memory lost between two commits"] += 1
     for life in few(holds(expected.acts), name):
-        compare(expected.story, (await run(each, {}, life, tmp_path)).story)
+        compare(expected.story, (await run(each, life, tmp_path)).story)
         hit["held by a person and resumed in a fresh engine"] += 1
 
 
@@ -80,7 +80,7 @@ async def test_two_pauses_at_every_pair_of_points_change_nothing(
     each = flow(name)
     if sum(len(nodes.nodes) for nodes in each.lists.values()) > MOST_NODES:
         pytest.skip("more nodes than twelve")
-    expected = await run(each, {}, [], tmp_path)
+    expected = await run(each, [], tmp_path)
     lives = pairs(expected.commits)
     if PROVE:
         lives += [
@@ -93,7 +93,7 @@ async def test_two_pauses_at_every_pair_of_points_change_nothing(
         ]
     hit["pairs of points that there are"] += len(lives)
     for life in part(lives, MOST_PAIRS, name) if PROVE else lives[:: 1 + len(lives) // 8]:
-        compare(expected.story, (await run(each, {}, life, tmp_path)).story)
+        compare(expected.story, (await run(each, life, tmp_path)).story)
         hit["pairs of points"] += 1
 
 
@@ -103,17 +103,17 @@ async def test_pausing_at_every_point_of_one_run_changes_nothing(
 ) -> None:
     """One run that loses its memory after each of its commits, one held before each act (in fresh engines, and in one), and one with both."""
     each = flow(name)
-    expected = await run(each, {}, [], tmp_path)
+    expected = await run(each, [], tmp_path)
     ways = (
         lambda number: Life(drop_after=1),
         lambda number: Life(hold_before=min(number, 1)),
         lambda number: Life(drop_after=1) if number % 2 else Life(hold_before=1),
     )
     for way in ways if PROVE or name in WHOLE else ways[:1]:
-        paused = await run(each, {}, every(way), tmp_path)
+        paused = await run(each, every(way), tmp_path)
         compare(expected.story, paused.story)
         hit["pauses in runs that are paused all the time"] += paused.lives - 1
-    paused = await run(each, {}, [Life(hold_always=True)], tmp_path)
+    paused = await run(each, [Life(hold_always=True)], tmp_path)
     compare(expected.story, paused.story)
     hit["pauses in runs that are paused all the time"] += paused.acts
 
@@ -135,8 +135,8 @@ async def test_a_pause_changes_nothing_in_a_flow_that_nobody_wrote(text: str) ->
     with TemporaryDirectory() as folder:
         expected = await plain(each, Path(folder))
         for life in drops(expected.commits) + holds(expected.acts):
-            compare(expected.story, (await run(each, {}, life, Path(folder))).story)
+            compare(expected.story, (await run(each, life, Path(folder))).story)
             TRIED["points of generated flows"] += 1
-        paused = await run(each, {}, every(lambda number: Life(drop_after=1)), Path(folder))
+        paused = await run(each, every(lambda number: Life(drop_after=1)), Path(folder))
         compare(expected.story, paused.story)
     TRIED["generated flows"] += 1

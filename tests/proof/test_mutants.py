@@ -21,7 +21,7 @@ HAPPY = ("three_shells", "foreach", "foreach_skips", "loop_limit", "recursion", 
 
 async def whole(names: Sequence[str], home: Path) -> dict[str, Run]:
     """The flows, each run from its beginning to its end."""
-    return {name: await run(flow(name), {}, [], home) for name in names}
+    return {name: await run(flow(name), [], home) for name in names}
 
 
 async def prove(expected: dict[str, Run], home: Path) -> str | None:
@@ -35,7 +35,7 @@ async def prove(expected: dict[str, Run], home: Path) -> str | None:
 
 async def _differs(name: str, plain: Run, life: list[Life], home: Path) -> str | None:
     try:
-        compare(plain.story, (await run(flow(name), {}, life, home)).story)
+        compare(plain.story, (await run(flow(name), life, home)).story)
     except (AssertionError, SaysoError, TimeoutError, LookupError) as error:
         return f"{name}, {life[0]}: {type(error).__name__}: {error}"
     return None
@@ -54,7 +54,7 @@ async def test_a_seeded_fault_is_found_by_the_proof_and_by_nothing_else(
         assert await prove(expected, tmp_path) is None, "the proof is red without a fault"
     mutant.apply(monkeypatch)
     for each, plain in happy.items():
-        compare(plain.story, (await run(flow(each), {}, [], tmp_path)).story)
+        compare(plain.story, (await run(flow(each), [], tmp_path)).story)
     found = await prove(expected, tmp_path)
     assert found is not None, "the proof did not see the fault"
     print(f"row {mutant.row}: {name}: {found[:200]}")

@@ -16,7 +16,7 @@ KEPT = ("foreach_asks", "approval_covers", "parallel")
 @pytest.mark.parametrize("name", sampled(list(FLOWS), KEPT))
 async def test_a_pause_at_every_point_changes_nothing_on_postgres(name: str, tmp_path: Path) -> None:
     """Outputs, effects and journal are those of a run in memory that nobody paused."""
-    expected = await run(flow(name), {}, [], tmp_path)
+    expected = await run(flow(name), [], tmp_path)
     lives = drops(expected.commits)
     for life in lives if PROVE else lives[::4]:
-        compare(expected.story, (await run(flow(name), {}, life, tmp_path, "postgres")).story)
+        compare(expected.story, (await run(flow(name), life, tmp_path, "postgres")).story)
