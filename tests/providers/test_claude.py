@@ -366,9 +366,7 @@ async def test_a_tool_call_that_cannot_be_sent_back_is_a_broken_answer(
 @pytest.mark.parametrize(
     "reason", ["refusal", "pause_turn", "model_context_window_exceeded", "stop_sequence"]
 )
-async def test_every_stop_reason_is_passed_on(
-    claude: ClaudeRig, reason: str
-) -> None:
+async def test_every_stop_reason_is_passed_on(claude: ClaudeRig, reason: str) -> None:
     """Reasons other than the usual ones are results, not errors: the caller decides."""
     claude.server.queue(text("So far.", stop_reason=reason))
     assert (await claude.ask()).stop_reason == reason
@@ -512,9 +510,7 @@ async def test_a_refusal_says_of_what_kind(claude: ClaudeRig) -> None:
 @pytest.mark.parametrize(
     ("told", "seconds"), [("2.5", 2.5), ("0", 0), ("soon", None), ("-1", None), ("inf", None)]
 )
-async def test_retry_after_is_read_in_seconds(
-    claude: ClaudeRig, told: str, seconds: float | None
-) -> None:
+async def test_retry_after_is_read_in_seconds(claude: ClaudeRig, told: str, seconds: float | None) -> None:
     """Seconds are taken, nonsense is not."""
     claude.server.queue(Failure(429, "rate_limit_error", headers={"retry-after": told}))
     with pytest.raises(RateLimited) as caught:
@@ -638,9 +634,7 @@ async def test_a_key_that_is_none_is_not_quoted() -> None:
     "after",
     ["", "message_start", "content_block_start", "text_delta", "content_block_stop", "input_json_delta"],
 )
-async def test_a_cut_anywhere_is_a_failure(
-    claude: ClaudeRig, after: str, abrupt: bool
-) -> None:
+async def test_a_cut_anywhere_is_a_failure(claude: ClaudeRig, after: str, abrupt: bool) -> None:
     """Wherever the stream ends before its stop reason, the turn is `StreamCut` and may be tried again."""
     blocks = [{"type": "text", "text": LONG}, call("logs", {"host": "a-long-name"}, "t1")]
     claude.server.queue(Reply(blocks, cut_after=after, abrupt=abrupt), text("whole"))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engine.messages.errors import Overloaded, ScriptError
+from engine.messages.errors import ScriptError
 from engine.messages.messages import user
 from engine.messages.turns import TurnEvent, Usage
 from engine.models.provider import complete
@@ -116,14 +116,6 @@ async def test_a_tool_that_was_not_offered_is_an_error_of_the_script() -> None:
     """A script cannot call what the request does not offer."""
     with pytest.raises(ScriptError, match="turn 1 calls rm, but the tools offered are: logs, ask_human"):
         await complete(scripted({"tools": [{"name": "rm"}]}), request())
-
-
-async def test_errors_come_in_their_turn() -> None:
-    """A failure takes one turn: the retry gets the next one."""
-    provider = scripted({"error": {"kind": "overloaded", "message": "busy"}}, {"text": "now"})
-    with pytest.raises(Overloaded, match="turn 1: busy"):
-        await complete(provider, request())
-    assert (await complete(provider, request())).text == "now"
 
 
 async def test_usage_and_stop_reason_can_be_told() -> None:

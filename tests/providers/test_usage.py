@@ -88,7 +88,11 @@ SHAPES: dict[str, tuple[Json, Json, str]] = {
         ends(BEFORE, AFTER, input_tokens=2_100),
         "0.0114",
     ),
-    "an adviser of another model: 500 at $4 and 100 at $20": (PLAIN, {"iterations": [WHOLE, ADVICE]}, "0.009"),
+    "an adviser of another model: 500 at $4 and 100 at $20": (
+        PLAIN,
+        {"iterations": [WHOLE, ADVICE]},
+        "0.009",
+    ),
     "rounds that do not say for how long they wrote: an hour once is an hour always": (
         HOUR,
         ends({**WHOLE, **CACHED}),

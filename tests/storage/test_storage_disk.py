@@ -153,7 +153,9 @@ def test_a_failed_sync_ends_the_use_of_the_store(store: SqliteStore, tmp_path: P
     after.close()
 
 
-def test_a_failed_sync_of_a_checkpoint_is_not_forgotten(store: SqliteStore, tmp_path: Path, faults: Faults, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_sync_of_a_checkpoint_is_not_forgotten(
+    store: SqliteStore, tmp_path: Path, faults: Faults, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The commit before the checkpoint is durable and reported so; the next call refuses."""
     monkeypatch.setattr(connection, "CHECKPOINT_PAGES", 1)
     faults.fail_sync = "db"
@@ -220,7 +222,9 @@ def test_a_log_that_cannot_be_written_changes_nothing(store: SqliteStore, faults
     assert list(store.sessions.journal("session-1")) == [event("a"), event("c")]
 
 
-def test_a_checkpoint_without_space_is_made_later(store: SqliteStore, faults: Faults, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_without_space_is_made_later(
+    store: SqliteStore, faults: Faults, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A file that cannot grow now does not fail the commit, which is in the log."""
     monkeypatch.setattr(connection, "CHECKPOINT_PAGES", 1)
     faults.fail_write = "db"

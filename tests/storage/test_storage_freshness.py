@@ -447,6 +447,6 @@ def test_a_seeded_fault_is_seen(
     monkeypatch.setattr(kind, name, wrong)
     backend.path.parent.mkdir(mode=0o700)
     store = backend.open()
-    with pytest.raises((AssertionError, pytest.fail.Exception)):
+    with pytest.raises((AssertionError, StorageError, pytest.fail.Exception)):
         check(backend, store, tmp_path)
     store.close()

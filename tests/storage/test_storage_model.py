@@ -105,7 +105,12 @@ class Backends(RuleBasedStateMachine):
         return text
 
     @rule(
-        which=st.booleans(), session_id=SESSIONS, events=EVENTS, rows=SOME_ROWS, thread=THREADS, status=STATUSES
+        which=st.booleans(),
+        session_id=SESSIONS,
+        events=EVENTS,
+        rows=SOME_ROWS,
+        thread=THREADS,
+        status=STATUSES,
     )
     def create(
         self,

@@ -15,7 +15,19 @@ import pytest
 from engine.journal.records import Timer
 from engine.language.errors import Fenced, Owned, StorageError
 from engine.storage.sqlite import SqliteStore, open_sqlite
-from tests.storage.storagekit import KEY, NOW, claim, done, event, head_of, new_session, python, step, tell, tried
+from tests.storage.storagekit import (
+    KEY,
+    NOW,
+    claim,
+    done,
+    event,
+    head_of,
+    new_session,
+    python,
+    step,
+    tell,
+    tried,
+)
 from tests.support.prefork import Forked
 
 pytestmark = pytest.mark.process
