@@ -23,12 +23,6 @@ def test_an_abort_of_a_waiting_session_withdraws_its_prompts_and_ends_it() -> No
     assert case.event("prompt:cancelled").reason == "the run was cancelled"
 
 
-def test_an_abort_of_a_waiting_timer_ends_it() -> None:
-    """A session that waits for a time ends at once."""
-    case = given("nodes: [{id: w, type: wait, with: {for: 1h}}]").started()
-    case.when(case.abort()).then("session:abort", "session:end")
-
-
 @pytest.mark.parametrize(
     ("outcome", "event"),
     [
@@ -61,15 +55,6 @@ def test_a_completion_that_came_first_wins() -> None:
     case.when(NodeDone("a", 1, OUTPUT))
     assert "complete" in case.refused(case.abort(), SessionEnded)
     assert case.state.status == "complete"
-
-
-def test_an_abort_that_came_first_wins() -> None:
-    """A completion after the abort is recorded, and the session stays aborted."""
-    case = given("nodes: [{id: a, type: shell, with: {run: [ls]}}]").started()
-    case.when(case.abort(), NodeDone("a", 1, OUTPUT))
-    case.then("session:abort", "node:completed", "session:end")
-    assert case.state.status == "aborted"
-    assert case.node("a").output == OUTPUT
 
 
 def test_a_second_abort_is_refused() -> None:

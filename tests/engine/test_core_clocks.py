@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from engine.decide.commands import Answer, Due, Gone, Hold, NodeDone, Reachable, Resume, Shown, Unreachable
-from engine.decide.past import fork
 from engine.flow.load import load_flow
 from engine.journal.snapshot import from_bytes, to_bytes
 from engine.language.errors import FlowError, PromptClosed
@@ -53,7 +52,9 @@ def test_a_question_that_is_shown_elsewhere_keeps_its_clocks() -> None:
     """Only the first time that it is shown starts anything."""
     case = asked(CLOCKS).later(300)
     before = case.state.timers
+    case.when(case.shown()).then()
     case.when(case.shown(channel="C1", ts="9.9")).then("prompt:shown")
+    assert case.prompt.shown == {"channel": "C1", "ts": "9.9"}
     assert case.state.timers is before
 
 
@@ -439,7 +440,7 @@ def test_a_fork_starts_its_clocks_anew_and_is_not_out_of_reach() -> None:
     """What was set, told or out of reach belongs to the session that it comes from."""
     case = asked(CLOCKS).later(20 * MINUTE)
     case.when(timer(case, "remind")).when(Unreachable("is_archived"))
-    forked = fork(case.events, case.state.seq, "session-fork", ANA, case.now, "entropy").state
+    forked = case.forked().state
     (prompt,) = forked.prompts.values()
     assert (prompt.status, prompt.reminders, prompt.escalated, prompt.deadline) == ("requested", 0, (), None)
     assert (forked.phase, len(forked.timers)) == ("running", 0)

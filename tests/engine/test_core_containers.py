@@ -182,21 +182,6 @@ nodes:
     assert case.node("after").output == {"never": None, "fine": 2}
 
 
-@pytest.mark.parametrize(("on_limit", "status"), [("fail", "failed"), ("continue", "complete")])
-def test_a_loop_at_its_limit(on_limit: str, status: str) -> None:
-    """A loop that would continue after its last round fails, unless it may continue."""
-    flow = f"""
-nodes:
-  - id: again
-    type: loop
-    with: {{until: "{{{{ last.n.x == 'never' }}}}", max_iterations: 3, on_limit: {on_limit}}}
-    body: [{{id: n, type: set, with: {{x: "{{{{ index }}}}"}}}}]
-"""
-    case = given(flow).started()
-    assert case.state.status == status
-    assert [event.type for event in case.events].count("container:iterationStarted") == 3
-
-
 def test_a_loop_of_pure_nodes_ends_a_turn_now_and_then() -> None:
     """A long loop holds the event loop for a bounded number of starts at a time, and still ends."""
     flow = """

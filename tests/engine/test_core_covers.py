@@ -10,7 +10,6 @@ from hypothesis import given as of
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from engine.decide import past
 from engine.decide.agents.kinds import KINDS
 from engine.decide.commands import Begin, Edit, NodeBroke, NodeDone
 from engine.decide.covered_nodes import digest
@@ -312,19 +311,10 @@ def test_a_copy_needs_an_approval_of_its_own() -> None:
     asked = case.state.seq
     case.when(case.answer("approve"), NodeDone("apply", 1, {"stdout": ""}))
     started = next(event.seq for event in case.events if event.path == "apply")
-
-    def forked(at: int) -> Scenario:
-        made = Scenario(case.flow)
-        begun = past.fork(case.events, at, "session-0f0f0f0f", BEN, case.now, "entropy")
-        made.state, made.events, made.now = begun.state, list(begun.events), case.now
-        return made
-
-    again = forked(asked)
+    again = case.forked(asked)
     again.when(again.answer("approve"))
     assert ran(again) == ["apply"]
-    late = forked(started)
-    late.claimed()
-    assert not ran(late)
+    assert not ran(case.forked(started).claimed())
 
 
 def test_a_new_text_of_the_flow_covers_what_was_shown() -> None:

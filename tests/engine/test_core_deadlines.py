@@ -106,12 +106,6 @@ def test_a_message_goes_to_the_question_that_still_has_time() -> None:
     assert case.event("prompt:answered").path == "fan[b]/r"
 
 
-def test_a_question_that_nobody_has_seen_has_no_deadline_yet() -> None:
-    """Its clocks start when people can see it."""
-    case = given(ASK).started().later(86_400)
-    assert case.when(case.answer(text="fine")).state.status == "complete"
-
-
 # --- a clock that jumped -----------------------------------------------------------------------------------
 
 

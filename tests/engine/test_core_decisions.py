@@ -157,12 +157,6 @@ def test_a_vote_of_somebody_who_may_not_counts_nothing() -> None:
         case.refused(case.answer("approve", actor=who), NotAllowed)
 
 
-def test_text_never_votes() -> None:
-    """A text is not a vote, whatever it says."""
-    case = gate(required=2)
-    case.refused(case.answer(text="approve", actor=BEA), InvalidAnswer)
-
-
 @pytest.mark.parametrize(
     ("config", "message"),
     [

@@ -122,15 +122,6 @@ def test_other_words_are_no_choice() -> None:
     assert "one of: Europe, America" in session.refused(session.answer(text="Europe, I think"), InvalidAnswer)
 
 
-def test_words_never_approve() -> None:
-    """Neither a message nor an answer with a text decides an approval, whatever it says."""
-    session = asked("nodes: [{id: gate, type: approval, with: {message: Go?, approvers: [channel]}}]")
-    for text in ("Approve", "approve", "1"):
-        session.when(session.message(text))
-        session.refused(session.answer(text=text), InvalidAnswer)
-    assert session.prompt.open
-
-
 def test_the_defaults_of_a_form_are_taken_at_its_timeout() -> None:
     """`on_timeout: default` with a form gives each field its default, and says that nobody answered."""
     session = asked(

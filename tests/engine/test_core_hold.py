@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from engine.decide.agents.kinds import KINDS
-from engine.decide.commands import Abort, Due, Hold, NodeBroke, NodeDone, Resume
+from engine.decide.commands import Abort, Due, Hold, NodeBroke, NodeCut, NodeDone, Resume, Steer
 from engine.decide.due import due
+from engine.journal.snapshot import to_json
 from engine.language.errors import EmptyMessage, NotAllowed, SessionEnded, SessionRunning
 from tests.engine.agents.talks import talk
 from tests.support.engine import ANA, BEN, Scenario, given
@@ -239,3 +240,19 @@ nodes:
     assert due(case.flow, case.state, KINDS) == []
     case.when(NodeDone("both[left]/a", 1, {}))
     assert case.state.phase == "held"
+
+
+def test_pending_messages_are_those_that_nothing_took() -> None:
+    """A message is pending until a node begins after it, and discarded at an abort; the state names both lists."""
+    case = given(
+        "nodes: [{id: a, type: shell, on_crash: again, with: {run: [a]}}, {id: q, type: ask, with: {message: How?}}]"
+    )
+    case.started().when(Steer("while it runs", ANA, "m1"))
+    case.only(NodeCut("a", 1, "cut")).when(Hold(ANA, "lunch"))
+    assert to_json(case.state)["pendingMessages"] == ["while it runs"]
+    go_on(case).when(NodeDone("a", 2, {}))
+    assert to_json(case.state)["pendingMessages"] == []
+    assert [message["text"] for message in to_json(case.state)["messages"]] == ["while it runs", "go on"]
+    case.when(Steer("nobody waits for this", ANA, "m2"))
+    assert to_json(case.state)["pendingMessages"] == ["nobody waits for this"]
+    assert to_json(case.when(case.abort()).state)["pendingMessages"] == []

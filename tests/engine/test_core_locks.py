@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from engine.decide import limits, past
+from engine.decide import limits
 from engine.decide.commands import Abort, Claimed, Hold, LockGranted, LockQueued, Resume
 from engine.decide.projections import lock_rows
 from engine.journal.events import LockAcquired
@@ -14,7 +14,7 @@ from engine.journal.records import DropLock, LockRow, PutLock, TakeLock
 from engine.journal.snapshot import from_bytes, to_bytes
 from engine.journal.state import State
 from engine.language.errors import MalformedJournal
-from tests.support.engine import ANA, BEN, SESSION, Scenario, check_invariants, given
+from tests.support.engine import ANA, SESSION, Scenario, check_invariants, given
 
 DEPLOY = """flow: deploy
 inputs: {service: {type: string}, count: {type: number, default: 2}}
@@ -172,10 +172,8 @@ def test_the_verdict_is_the_order_of_the_queue() -> None:
 def test_a_fork_asks_for_the_lock_anew() -> None:
     """What its parent acquired is not in its journal, and nothing of it starts before it has the lock itself."""
     parent = asked().when(LockGranted("deploy-api"))
-    fork = past.fork(parent.events, parent.state.seq, "session-fork", BEN, parent.now, "x")
-    assert "lock:acquired" not in [event.type for event in fork.events]
-    case = Scenario(parent.flow)
-    case.state, case.events = fork.state, list(fork.events)
+    case = parent.forked()
+    assert "lock:acquired" not in [event.type for event in case.events]
     case.when(Claimed(), LockQueued("deploy-api", SESSION)).then("prompt:requested", "flow:paused")
     check_invariants(case.flow, case.events, case.state, 1)
     case.when(case.answer("again")).then("prompt:answered", "flow:resumed")
@@ -185,18 +183,13 @@ def test_a_fork_asks_for_the_lock_anew() -> None:
 
 def test_a_fork_without_its_lock_ends_without_finally() -> None:
     """What runs at the end runs under the lock."""
-    parent = asked().when(LockGranted("deploy-api"))
-    fork = past.fork(parent.events, parent.state.seq, "session-fork", BEN, parent.now, "x")
-    case = Scenario(parent.flow)
-    case.state, case.events = fork.state, list(fork.events)
-    case.when(Abort(ANA))
+    case = asked().when(LockGranted("deploy-api")).forked().when(Abort(ANA))
     assert case.state.ended
     assert "flow:finalizing" not in [event.type for event in case.last]
 
 
 def test_a_waiting_session_is_forked() -> None:
     """A fork of it waits too: as the last one."""
-    parent = waiting()
-    fork = past.fork(parent.events, parent.state.seq, "session-fork", BEN, parent.now, "x")
+    fork = waiting().forked()
     assert limits.pending(fork.state)
     assert derive_state(fork.events) == fork.state

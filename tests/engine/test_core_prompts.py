@@ -185,12 +185,6 @@ def test_a_reply_has_at_most_16_kib(text: str, fits: bool) -> None:
         assert "16,384" in case.refused(case.message(text), InvalidAnswer)
 
 
-def test_a_kept_message_has_at_most_16_kib() -> None:
-    """A message that answers nothing is bounded too."""
-    case = given(APPROVE).started()
-    assert "16,384" in case.refused(case.message("a" * (MAX_TEXT + 1)), InvalidAnswer)
-
-
 @pytest.mark.parametrize("text", ["a\x00b", "a\ud800b", "e\u0301"])
 def test_text_is_cleaned_where_it_enters(text: str) -> None:
     """NUL and lone surrogates become U+FFFD, the rest is NFC: in answers and in kept messages."""
@@ -351,18 +345,6 @@ def test_an_ended_session_takes_no_message(text: str) -> None:
 # --- shown -------------------------------------------------------------------------------------------------
 
 
-def test_shown_starts_the_clock_once() -> None:
-    """The first place where people see a prompt starts its deadline; another place only moves it."""
-    case = given(ASK.replace("message: How?", "message: How?, timeout: 10m")).started()
-    assert not case.state.timers
-    case.when(case.shown()).then("prompt:shown", "timer:set")
-    assert case.event("timer:set").due_at == "2026-11-21T09:10:00.000Z"
-    deadline = case.prompt.deadline
-    case.later(60).when(case.shown()).then()
-    case.when(case.shown(channel="C1", ts="9.9")).then("prompt:shown")
-    assert (case.prompt.deadline, case.prompt.shown) == (deadline, {"channel": "C1", "ts": "9.9"})
-
-
 def test_without_a_timeout_the_flow_has_a_deadline() -> None:
     """A prompt without `timeout` waits as long as the flow says, 30 days where it says nothing."""
     case = given(ASK).started()
@@ -376,11 +358,3 @@ def test_a_prompt_that_is_closed_is_not_shown() -> None:
     late = case.shown()
     case.when(case.answer(text="x"))
     case.when(late, Shown("prompt-unknown", {})).then()
-
-
-def test_an_answer_takes_the_deadline_away() -> None:
-    """With the prompt its timer goes."""
-    case = given(ASK.replace("{id: b", "{id: r, type: ask, with: {message: And?}}, {id: b")).started()
-    case.when(case.shown())
-    case.when(case.answer(text="x"))
-    assert not case.state.timers

@@ -38,12 +38,6 @@ def test_a_start_runs_a_flow_to_its_end_in_one_turn() -> None:
     assert case.event("session:end").status == "complete"
 
 
-def test_inputs_reach_expressions() -> None:
-    """What was given at the start is `inputs` in expressions."""
-    case = given(GREET).started(who="Ana")
-    assert case.node("a").output == {"text": "Hello Ana"}
-
-
 @pytest.mark.parametrize("wrong", [{"whom": "Ana"}, {"who": 3}, {"who": None}, {"who": ["Ana"]}])
 def test_wrong_inputs_are_refused_before_anything_is_written(wrong: dict[str, object]) -> None:
     """An unknown name or a value of another type makes no session."""
@@ -106,26 +100,6 @@ def test_only_what_is_missing_is_asked_for() -> None:
     assert case.prompt.path == "inputs/colour"
     case.when(case.answer("red"))
     assert case.node("a").output["all"]["sure"] is True
-
-
-def test_a_missing_number_is_read_from_the_reply() -> None:
-    """A reply for an integer input becomes an integer; one that is none is refused and the prompt stays."""
-    case = given(
-        "inputs: {n: {type: integer}}\nnodes: [{id: a, type: set, with: {n: '{{ inputs.n + 1 }}'}}]"
-    ).started()
-    text = case.refused(case.answer(text="many"), InvalidAnswer)
-    assert "whole number" in text
-    case.when(case.answer(text="41"))
-    assert case.node("a").output == {"n": 42}
-
-
-def test_a_missing_list_is_read_from_the_reply() -> None:
-    """A reply `a, b` for an array input becomes a list."""
-    case = given(
-        "inputs: {n: {type: array}}\nnodes: [{id: a, type: set, with: {n: '{{ inputs.n }}'}}]"
-    ).started()
-    case.when(case.answer(text="eu, us"))
-    assert case.node("a").output == {"n": ["eu", "us"]}
 
 
 def test_a_boolean_is_no_number_and_a_word_no_boolean() -> None:

@@ -24,6 +24,7 @@ from tests.support.engine import (
     ANA,
     Backing,
     Clock,
+    EngineRig,
     abandon,
     check_starts,
     running,
@@ -94,19 +95,6 @@ async def test_a_session_that_another_process_took_is_left_to_it(backing: Backin
 # --- crashes and shutdowns ----------------------------------------------------------------------------------
 
 
-async def test_a_node_that_was_running_at_a_crash_is_asked_about(backing: Backing, tmp_path: Path) -> None:
-    """The next process takes the session up, records the interruption, and asks before anything runs."""
-    session_id = await left_behind(backing, tmp_path, WORK)
-    async with running(backing.open(), tmp_path) as rig, served(rig.engine):
-        await rig.committed.until("flow:paused", session_id)
-        prompt = await rig.open_prompt(session_id)
-        assert prompt.kind == "interrupted"
-        assert rig.shop.ran == []
-        await rig.engine.resume(session_id, Answer(prompt.prompt_id, ANA, "answer:8", value="done"))
-        assert (await rig.engine.parked(session_id)).status == "complete"
-        assert rig.shop.ran == ["b"]
-
-
 async def test_a_safe_node_that_was_running_at_a_crash_runs_again(backing: Backing, tmp_path: Path) -> None:
     """With `on_crash: again` it runs with the same key and the next attempt."""
     session_id = await left_behind(backing, tmp_path, SAFE)
@@ -166,16 +154,27 @@ async def test_a_shutdown_cuts_what_does_not_finish(
             assert rig.shop.ran == []
 
 
-async def test_a_step_that_is_being_committed_at_a_shutdown_is_cut_too(
-    backing: Backing, tmp_path: Path
-) -> None:
+async def test_a_step_that_is_being_committed_at_a_shutdown_is_cut_too(rig: EngineRig) -> None:
     """A node that is launched by a commit which was in progress when the shutdown began does not outlive it."""
+    starting = asyncio.create_task(rig.start(WORK))
+    await until(lambda: bool(rig.live()), pause=0)
+    await rig.engine.drain(0)
+    session_id = await starting
+    assert rig.engine._tasks() == []
+    assert "node:interrupted" in await rig.types(session_id)
+
+
+async def test_a_node_that_does_not_leave_is_left_behind_and_found_interrupted(
+    backing: Backing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shutdown ends although a node looks at nothing; the next engine finds its start without an outcome."""
+    monkeypatch.setattr("engine.run.engine.LEAVE_SECONDS", 0.01)
     async with running(backing.open(), tmp_path) as rig:
-        starting = asyncio.create_task(rig.start(WORK))
-        await until(lambda: bool(rig.live()), pause=0)
-        await rig.engine.drain(0)
-        session_id = await starting
-        assert rig.engine._tasks() == []
+        session_id = await rig.start(STUBBORN)
+        await rig.shop.running("a")
+    async with running(backing.open(), tmp_path) as rig:
+        await rig.engine.apply(session_id, None)
+        assert (await rig.open_prompt(session_id)).kind == "interrupted"
         assert "node:interrupted" in await rig.types(session_id)
 
 
@@ -187,8 +186,7 @@ async def test_an_answer_again_during_a_shutdown_starts_the_node_later(
     async with running(backing.open(), tmp_path) as rig:
         await rig.engine.apply(session_id, None)
         await rig.engine.drain(0)
-        prompt = await rig.open_prompt(session_id)
-        await rig.engine.resume(session_id, Answer(prompt.prompt_id, ANA, "answer:9", value="again"))
+        await rig.answer(session_id, "again")
         assert rig.shop.ran == []
     async with running(backing.open(), tmp_path) as rig, served(rig.engine):
         await rig.shop.finish("a")
@@ -281,21 +279,6 @@ async def test_a_timer_fires_after_a_restart(backing: Backing, tmp_path: Path) -
         assert rig.store.timers.rows() == []
 
 
-async def test_a_timer_does_not_fire_before_its_time(backing: Backing, tmp_path: Path) -> None:
-    """A restart a moment too early fires nothing; a moment later it does."""
-    now = Clock()
-    async with running(backing.open(), tmp_path, now=now) as rig:
-        session_id = (await rig.settled(WAIT)).session_id
-    now.advance(599.9)
-    async with running(backing.open(), tmp_path, now=now) as rig:
-        async with served(rig.engine):
-            pass
-        assert "timer:fired" not in await rig.types(session_id)
-        now.advance(0.2)
-        async with served(rig.engine):
-            await rig.committed.until("session:end", session_id)
-
-
 # --- damaged rows -------------------------------------------------------------------------------------------
 
 
@@ -332,28 +315,27 @@ async def two_waiting(backing: Backing, tmp_path: Path) -> tuple[str, str]:
         return (await rig.settled(ASK)).session_id, (await rig.settled(ASK)).session_id
 
 
-async def test_a_snapshot_that_another_release_wrote_is_rebuilt(backing: Backing, tmp_path: Path) -> None:
+async def test_a_snapshot_that_another_release_wrote_is_rebuilt(rig: EngineRig) -> None:
     """A snapshot that verifies but cannot be read (another version) is ignored as well."""
     from engine.journal.records import Commit, Stored
 
-    async with running(backing.open(), tmp_path) as rig:
-        session_id = (await rig.settled(ASK)).session_id
-        head = rig.store.sessions.head(session_id)
-        assert head is not None
-        epoch = claim(rig.store, session_id, rig.engine.sessions.owner, rig.clock.now)
-        step = Commit(
-            session_id,
-            epoch,
-            head.seq,
-            rig.clock.now,
-            "paused",
-            "waiting",
-            snapshot=b'{"version":0}',
-            release=True,
-        )
-        assert rig.store.commit([step]) == [Stored()]
-        assert (await rig.engine.state(session_id)).phase == "waiting"
-        assert (await rig.reply(session_id, "fine")).status == "complete"
+    session_id = (await rig.settled(ASK)).session_id
+    head = rig.store.sessions.head(session_id)
+    assert head is not None
+    epoch = claim(rig.store, session_id, rig.engine.sessions.owner, rig.clock.now)
+    step = Commit(
+        session_id,
+        epoch,
+        head.seq,
+        rig.clock.now,
+        "paused",
+        "waiting",
+        snapshot=b'{"version":0}',
+        release=True,
+    )
+    assert rig.store.commit([step]) == [Stored()]
+    assert (await rig.engine.state(session_id)).phase == "waiting"
+    assert (await rig.reply(session_id, "fine")).status == "complete"
 
 
 @pytest.mark.parametrize("table", ["journal", "sessions"])
@@ -414,39 +396,37 @@ def change_flow(backing: Backing) -> None:
     db.close()
 
 
-async def test_a_quarantined_session_refuses_every_command(backing: Backing, tmp_path: Path) -> None:
+async def test_a_quarantined_session_refuses_every_command(rig: EngineRig) -> None:
     """Answers, aborts and messages are refused with the reason; nothing is written."""
-    async with running(backing.open(), tmp_path) as rig:
-        session_id = (await rig.settled(ASK)).session_id
-        rig.store.quarantine(session_id, "for a test", rig.clock.now)
-        before = list(rig.store.sessions.journal(session_id))
-        calls: list[Any] = [
-            rig.engine.abort(session_id, actor=ANA),
-            rig.engine.resume(session_id, "x", actor=ANA),
-            rig.engine.apply(session_id, None),
-        ]
-        for call in calls:
-            with pytest.raises(SaysoError, match="for a test"):
-                await call
-        assert (await rig.engine.inspect(session_id))["phase"] == "quarantined"
-        assert list(rig.store.sessions.journal(session_id)) == before
+    session_id = (await rig.settled(ASK)).session_id
+    rig.store.quarantine(session_id, "for a test", rig.clock.now)
+    before = list(rig.store.sessions.journal(session_id))
+    calls: list[Any] = [
+        rig.engine.abort(session_id, actor=ANA),
+        rig.engine.resume(session_id, "x", actor=ANA),
+        rig.engine.apply(session_id, None),
+    ]
+    for call in calls:
+        with pytest.raises(SaysoError, match="for a test"):
+            await call
+    assert (await rig.engine.inspect(session_id))["phase"] == "quarantined"
+    assert list(rig.store.sessions.journal(session_id)) == before
 
 
-async def test_the_kept_state_is_the_fold_of_the_journal(backing: Backing, tmp_path: Path) -> None:
+async def test_the_kept_state_is_the_fold_of_the_journal(rig: EngineRig) -> None:
     """What the engine keeps while running equals the fold over what it stored, at every commit."""
     from engine.journal.fold import derive_state
 
-    async with running(backing.open(), tmp_path) as rig:
-        kept: list[Any] = []
-        rig.engine.subscribe(lambda state, events: kept.append((state, list(events))))
-        session_id = (await rig.settled(ASK)).session_id
-        await rig.reply(session_id, "fine")
-        journal = await rig.engine.journal(session_id)
-        folded: list[Any] = []
-        for state, events in kept:
-            folded += events
-            assert derive_state(folded) == state
-        assert folded == journal
+    kept: list[Any] = []
+    rig.engine.subscribe(lambda state, events: kept.append((state, list(events))))
+    session_id = (await rig.settled(ASK)).session_id
+    await rig.reply(session_id, "fine")
+    journal = await rig.engine.journal(session_id)
+    folded: list[Any] = []
+    for state, events in kept:
+        folded += events
+        assert derive_state(folded) == state
+    assert folded == journal
 
 
 # --- snapshots ----------------------------------------------------------------------------------------------

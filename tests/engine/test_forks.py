@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from engine.decide.commands import Answer
 from engine.journal.events import Event
 from engine.language.codec import Json
 from engine.language.errors import InvalidAnswer, NotAllowed, SaysoError, SessionEnded, SessionError
@@ -38,10 +37,7 @@ async def finish(rig: EngineRig, session_id: str) -> None:
         prompt = await rig.open_prompt(session_id)
         options = [option["value"] for option in prompt.options]
         value = next((wanted for wanted in ("again", "approve") if wanted in options), None)
-        await rig.engine.resume(
-            session_id,
-            Answer(prompt.prompt_id, ANA, prompt.prompt_id, value=value, text=None if options else "yes"),
-        )
+        await rig.answer(session_id, value, text=None if options else "yes")
     assert state.status == "complete"
 
 
@@ -151,9 +147,7 @@ async def test_a_node_that_was_running_is_asked_about(rig: EngineRig) -> None:
     await rig.engine.parked(fork)
     assert (await rig.open_prompt(fork)).kind == "interrupted"
     assert rig.shop.ran == ["a"]
-    prompt = await rig.open_prompt(fork)
-    await rig.engine.resume(fork, Answer(prompt.prompt_id, ANA, "answer:4", value="done"))
-    assert (await rig.engine.parked(fork)).status == "complete"
+    assert (await rig.answer(fork, "done")).status == "complete"
     await rig.shop.finish("a")
     assert (await rig.engine.parked(parent)).status == "complete"
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine.flow.load import load_flow
-from engine.journal.snapshot import to_json
 from engine.journal.state import Asked, State
 from engine.language.actors import Actor
 from engine.language.errors import (
@@ -62,8 +63,18 @@ def everybody(actor: Actor, action: str, state: State, prompt: Asked | None) -> 
     return "Cleo may not." if actor.name == "cleo" else None
 
 
-async def started(tmp_path: Path) -> tuple[Engine, World, Hub, list[dict[str, Any]]]:
+@dataclass
+class Stage:
     """A session whose first node is running, and all that its hub tells."""
+
+    engine: Engine
+    world: World
+    hub: Hub
+    heard: list[dict[str, Any]]
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
     world, heard = World(), []
     engine = Engine(MemoryStore(), policy=everybody, runners={"shell": world.shell}, home=tmp_path)
     await engine.open()
@@ -72,14 +83,16 @@ async def started(tmp_path: Path) -> tuple[Engine, World, Hub, list[dict[str, An
     assert hub.status == "idle"
     await engine.start(load_flow(FLOW, "hub.yml"), {}, actor=ME, session_id="session-0badcafe")
     await world.begun.wait()
-    return engine, world, hub, heard
+    yield Stage(engine, world, hub, heard)
+    world.go.set()
+    await engine.close()
 
 
 async def test_pausing_tells_the_state_and_resuming_delivers_the_message_after_everything_before(
-    tmp_path: Path,
+    stage: Stage,
 ) -> None:
     """A pause in the middle of a node cuts it, tells `flow:paused` with the state, and a resume continues from there."""
-    engine, world, hub, heard = await started(tmp_path)
+    hub, engine, world, heard = stage.hub, stage.engine, stage.world, stage.heard
     signal = hub.get_abort_signal()
     await hub.pause("lunch")
     assert signal.is_set()
@@ -99,12 +112,11 @@ async def test_pausing_tells_the_state_and_resuming_delivers_the_message_after_e
     await hub.resume(hub.session_id, "the end")
     final = await engine.parked(hub.session_id)
     assert final.nodes["more"].output == {"said": "the end", "heard": 1}
-    await engine.close()
 
 
-async def test_pausing_what_is_paused_changes_nothing_and_aborting_it_ends_it(tmp_path: Path) -> None:
+async def test_pausing_what_is_paused_changes_nothing_and_aborting_it_ends_it(stage: Stage) -> None:
     """A second pause writes nothing; an abort of a paused session is final; everything after it is refused."""
-    engine, _, hub, _ = await started(tmp_path)
+    hub = stage.hub
     await hub.abort(resumable=True)
     before = len(await hub.get_event_log())
     await hub.pause("again")
@@ -114,12 +126,11 @@ async def test_pausing_what_is_paused_changes_nothing_and_aborting_it_ends_it(tm
     for ask in (hub.pause(), hub.abort(), hub.resume(hub.session_id, "hello")):
         with pytest.raises(SessionEnded):
             await ask
-    await engine.close()
 
 
-async def test_messages_sent_to_a_running_session_are_kept_in_their_order(tmp_path: Path) -> None:
+async def test_messages_sent_to_a_running_session_are_kept_in_their_order(stage: Stage) -> None:
     """They are journaled while a node runs, answer no question, and are `messages` for what comes after them."""
-    engine, world, hub, _ = await started(tmp_path)
+    hub, engine, world = stage.hub, stage.engine, stage.world
     await hub.send(hub.session_id, "first")
     await hub.send(hub.session_id, "second")
     world.go.set()
@@ -132,12 +143,11 @@ async def test_messages_sent_to_a_running_session_are_kept_in_their_order(tmp_pa
     assert final.nodes["more"].output == {"said": "the answer", "heard": 3}
     with pytest.raises(SessionEnded):
         await hub.send(hub.session_id, "too late")
-    await engine.close()
 
 
-async def test_what_is_sent_is_checked(tmp_path: Path) -> None:
+async def test_what_is_sent_is_checked(stage: Stage) -> None:
     """An empty message, one from somebody who may not steer, and one to nobody are refused; nothing is kept."""
-    engine, world, hub, _ = await started(tmp_path)
+    hub, engine = stage.hub, stage.engine
     with pytest.raises(EmptyMessage):
         await hub.send(hub.session_id, " ")
     with pytest.raises(NotAllowed):
@@ -145,13 +155,11 @@ async def test_what_is_sent_is_checked(tmp_path: Path) -> None:
     with pytest.raises(UnknownSession):
         await hub.send("session-none", "hello")
     assert (await hub.refresh()).messages == ()
-    world.go.set()
-    await engine.close()
 
 
-async def test_what_is_sent_from_another_process_arrives_in_order(tmp_path: Path) -> None:
+async def test_what_is_sent_from_another_process_arrives_in_order(stage: Stage, tmp_path: Path) -> None:
     """Where another engine works for the session, the messages are in the inbox, and its service takes them."""
-    engine, world, hub, _ = await started(tmp_path)
+    hub, engine = stage.hub, stage.engine
     other = Engine(engine.store.another(), policy=everybody, runners={}, home=tmp_path)  # type: ignore[attr-defined]  # the memory store
     await other.open()
     for text in ("one", "two"):
@@ -161,14 +169,12 @@ async def test_what_is_sent_from_another_process_arrives_in_order(tmp_path: Path
     async with served(engine):
         await kept.until("session:message", times=2)
     assert [message["text"] for message in (await hub.refresh()).messages] == ["one", "two"]
-    world.go.set()
     await other.close()
-    await engine.close()
 
 
-async def test_a_checkpoint_of_the_hub_raises_once_the_session_is_to_stop(tmp_path: Path) -> None:
+async def test_a_checkpoint_of_the_hub_raises_once_the_session_is_to_stop(stage: Stage) -> None:
     """It does nothing while the session runs; paused by whomever, it raises with the state; after a resume it is quiet."""
-    engine, world, hub, _ = await started(tmp_path)
+    hub, engine, world = stage.hub, stage.engine, stage.world
     await hub.refresh()
     hub.checkpoint()
     await engine.pause(hub.session_id, actor=ME)
@@ -183,78 +189,11 @@ async def test_a_checkpoint_of_the_hub_raises_once_the_session_is_to_stop(tmp_pa
     await engine.abort(hub.session_id, actor=ME)
     with pytest.raises(PauseError):
         hub.checkpoint()
-    await engine.close()
 
 
-async def test_resuming_a_session_that_is_not_there_changes_nothing(tmp_path: Path) -> None:
-    """`resume` and `get_paused_session` are for the session that they name: an unknown one is an error."""
-    engine, world, hub, _ = await started(tmp_path)
-    await hub.pause("lunch")
-    for ask in (hub.resume("session-0000dead", "go on"), hub.get_paused_session("session-0000dead")):
-        with pytest.raises(UnknownSession):
-            await ask
-    assert hub.phase == "held"
-    world.go.set()
-    await engine.close()
-
-
-async def test_pending_messages_are_those_that_nothing_took(tmp_path: Path) -> None:
-    """A message is pending until a node begins after it, and discarded at an abort; the state names both lists."""
-    engine, world, hub, _ = await started(tmp_path)
-    await hub.send(hub.session_id, "while it runs")
-    await hub.pause("lunch")
-    paused = await hub.get_paused_session(hub.session_id)
-    assert paused is not None
-    assert paused["pendingMessages"] == ["while it runs"]
-    world.go.set()
-    await hub.resume(hub.session_id, "go on")
-    await engine.parked(hub.session_id)
-    waiting = await hub.get_paused_session(hub.session_id)
-    assert waiting is not None
-    assert waiting["pendingMessages"] == []
-    assert [message["text"] for message in waiting["messages"]] == ["while it runs", "go on"]
-    await hub.send(hub.session_id, "nobody waits for this")
-    assert to_json(await hub.refresh())["pendingMessages"] == ["nobody waits for this"]
-    await hub.abort("enough")
-    assert to_json(await hub.refresh())["pendingMessages"] == []
-    await engine.close()
-
-
-async def test_a_journal_is_never_cleared(tmp_path: Path) -> None:
+async def test_a_journal_is_never_cleared(stage: Stage) -> None:
     """Clearing is allowed before the start only."""
-    engine, world, hub, _ = await started(tmp_path)
+    hub, engine = stage.hub, stage.engine
     await Hub(engine, "session-00000000", ME).clear_event_log()
     with pytest.raises(SessionError, match="append-only"):
         await hub.clear_event_log()
-    world.go.set()
-    await engine.close()
-
-
-async def test_a_node_that_does_not_leave_is_left_behind_and_found_interrupted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A shutdown ends although a node looks at nothing; the next engine finds its start without an outcome."""
-    monkeypatch.setattr("engine.run.engine.LEAVE_SECONDS", 0.01)
-    begun = asyncio.Event()
-
-    async def deaf(config: Any, ctx: NodeContext) -> Outcome:
-        begun.set()
-        await asyncio.Event().wait()
-        raise AssertionError("never")
-
-    store = MemoryStore()
-    first = Engine(store, policy=everybody, runners={"shell": deaf}, home=tmp_path)
-    await first.open()
-    session_id = await first.start(load_flow(FLOW, "hub.yml"), {}, actor=ME)
-    await begun.wait()
-    await first.close()
-    store.close()
-    world = World()
-    world.go.set()
-    again = Engine(store.another(), policy=everybody, runners={"shell": world.shell}, home=tmp_path)
-    await again.open()
-    await again.apply(session_id, None)
-    state = await again.parked(session_id)
-    assert (state.phase, world.runs) == ("waiting", 1)
-    assert "node:interrupted" in [event.type for event in await again.journal(session_id)]
-    await again.close()

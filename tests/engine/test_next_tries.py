@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from engine.decide.commands import Answer
 from engine.decide.past import TriedAgain, next_try
 from engine.journal.queries import is_rejection
 from engine.language.errors import NotAllowed, SessionError
@@ -123,8 +122,7 @@ async def test_what_ran_beside_it_and_was_cut_is_asked_about(rig: EngineRig) -> 
     await rig.shop.finish("both[one]/left")
     prompt = await rig.open_prompt(child)
     assert (prompt.kind, prompt.path) == ("interrupted", "both[two]/right")
-    await rig.engine.resume(child, Answer(prompt.prompt_id, ANA, "k", value="done"))
-    assert (await rig.engine.parked(child)).status == "complete"
+    assert (await rig.answer(child, "done")).status == "complete"
     assert rig.shop.ran == ["both[one]/left", "c"]
 
 
@@ -177,9 +175,7 @@ async def test_a_decision_and_a_good_end_are_not_tried_again(rig: EngineRig) -> 
     gate = "nodes: [{id: gate, type: approval, with: {message: 'Go?', approvers: [channel]}}]"
     said = await rig.start(gate)
     await rig.engine.parked(said)
-    prompt = await rig.open_prompt(said)
-    await rig.engine.resume(said, Answer(prompt.prompt_id, ANA, "k", value="reject"))
-    assert is_rejection((await rig.engine.parked(said)).error)
+    assert is_rejection((await rig.answer(said, "reject")).error)
     good = await rig.start("nodes: [{id: a, type: shell, with: {run: [now]}}]")
     assert (await rig.engine.parked(good)).status == "complete"
     for session_id, words in ((said, "decision"), (good, "not failed")):

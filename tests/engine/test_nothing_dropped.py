@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,44 +11,32 @@ from engine.decide.question import MAX_TEXT
 from engine.language.actors import Actor
 from engine.language.errors import InvalidAnswer, NotAllowed
 from engine.run.hub import Hub
-from tests.support.engine import ANA, Backing, running
+from tests.support.engine import ANA, EngineRig, given
 
 APPROVAL = "nodes: [{id: q, type: approval, with: {message: 'Go?', approvers: [channel], required: 2}}]"
 CHOICE = "nodes: [{id: q, type: ask, with: {message: 'Which?', choices: [eu, us]}}]"
 TEXT = "nodes: [{id: q, type: ask, with: {message: 'How?'}}]"
-FORM = """
-nodes: [{id: q, type: ask, with: {message: 'How?', form: {properties: {size: {type: integer}}}}}]
-"""
-
-
-async def test_the_message_beside_a_decision_is_its_reason(backing: Backing, tmp_path: Path) -> None:
-    """`resume` with words and a decision rejects with these words."""
-    async with running(backing.open(), tmp_path) as rig:
-        session_id = (await rig.settled(APPROVAL)).session_id
-        prompt_id = (await rig.open_prompt(session_id)).prompt_id
-        state = await rig.engine.resume(
-            session_id, Answer(prompt_id, ANA, "answer:3", value="reject", reason="too risky")
-        )
-        assert (state.prompts[prompt_id].answer or {})["reason"] == "too risky"
+FORM = "nodes: [{id: q, type: ask, with: {message: 'How?', form: {properties: {size: {type: integer}}}}}]"
 
 
 @pytest.mark.parametrize(
-    ("flow", "given"),
-    [(CHOICE, {"value": "eu"}), (TEXT, {"text": "well"}), (FORM, {"values": {"size": 1}})],
+    ("flow", "given_"),
+    [
+        (APPROVAL, {"value": "reject"}),
+        (CHOICE, {"value": "eu"}),
+        (TEXT, {"text": "well"}),
+        (FORM, {"values": {"size": 1}}),
+    ],
 )
-async def test_a_reason_beside_any_answer_is_kept(
-    backing: Backing, tmp_path: Path, flow: str, given: dict[str, Any]
-) -> None:
+def test_a_reason_beside_any_answer_is_kept(flow: str, given_: dict[str, Any]) -> None:
     """Words that no choice asked for stand with the answer in the journal."""
-    async with running(backing.open(), tmp_path) as rig:
-        session_id = (await rig.settled(flow)).session_id
-        prompt_id = (await rig.open_prompt(session_id)).prompt_id
-        state = await rig.engine.apply(session_id, Answer(prompt_id, ANA, "k", **given, reason="it is near"))
-        assert (state.prompts[prompt_id].answer or {})["reason"] == "it is near"
+    case = given(flow).started()
+    case.when(case.answer(**given_, reason="it is near"))
+    assert case.event("prompt:answered").answer["reason"] == "it is near"
 
 
 @pytest.mark.parametrize(
-    ("flow", "given"),
+    ("flow", "given_"),
     [
         (CHOICE, {"value": "eu", "text": "us"}),
         (CHOICE, {"value": "eu", "values": {"size": 1}}),
@@ -62,27 +49,21 @@ async def test_a_reason_beside_any_answer_is_kept(
         (APPROVAL, {"value": "approve", "always": {"seconds": 60}}),
     ],
 )
-async def test_a_part_of_an_answer_that_its_question_does_not_take_is_refused(
-    backing: Backing, tmp_path: Path, flow: str, given: dict[str, Any]
+def test_a_part_of_an_answer_that_its_question_does_not_take_is_refused(
+    flow: str, given_: dict[str, Any]
 ) -> None:
     """No part of an answer is dropped in silence: the whole is refused, and nothing is journaled."""
-    async with running(backing.open(), tmp_path) as rig:
-        session_id = (await rig.settled(flow)).session_id
-        prompt_id = (await rig.open_prompt(session_id)).prompt_id
-        before = await rig.engine.journal(session_id)
-        with pytest.raises(InvalidAnswer):
-            await rig.engine.apply(session_id, Answer(prompt_id, ANA, "k", **given))
-        assert await rig.engine.journal(session_id) == before
+    case = given(flow).started()
+    case.refused(case.answer(**given_), InvalidAnswer)
 
 
-async def test_an_answer_needs_its_question_and_its_author(backing: Backing, tmp_path: Path) -> None:
+async def test_an_answer_needs_its_question_and_its_author(rig: EngineRig) -> None:
     """`resume` with an answer that names no question, and a snapshot resumed by nobody, are refused."""
-    async with running(backing.open(), tmp_path) as rig:
-        session_id = (await rig.settled(CHOICE)).session_id
-        with pytest.raises(InvalidAnswer, match="prompt_id"):
-            await Hub(rig.engine, session_id, ANA).resume(session_id, "go on", answer="eu")
-        with pytest.raises(NotAllowed, match="actor"):
-            await rig.engine.resume_from_snapshot(b"{}", message="go on")
+    session_id = (await rig.settled(CHOICE)).session_id
+    with pytest.raises(InvalidAnswer, match="prompt_id"):
+        await Hub(rig.engine, session_id, ANA).resume(session_id, "go on", answer="eu")
+    with pytest.raises(NotAllowed, match="actor"):
+        await rig.engine.resume_from_snapshot(b"{}", message="go on")
 
 
 LONG = "x" * (MAX_TEXT + 1)
@@ -110,11 +91,6 @@ LONG = "x" * (MAX_TEXT + 1)
     ],
     ids=lambda command: type(command).__name__,
 )
-async def test_a_text_is_bounded_whatever_it_is_for(backing: Backing, tmp_path: Path, command: Any) -> None:
+def test_a_text_is_bounded_whatever_it_is_for(command: Any) -> None:
     """Reasons, texts, names and values of more than 16 KiB are refused with their size, and nothing is journaled."""
-    async with running(backing.open(), tmp_path) as rig:
-        session_id = (await rig.settled(APPROVAL)).session_id
-        before = await rig.engine.journal(session_id)
-        with pytest.raises(InvalidAnswer, match="the limit is 16,384"):
-            await rig.engine.apply(session_id, command)
-        assert await rig.engine.journal(session_id) == before
+    assert "the limit is 16,384" in given(APPROVAL).started().refused(command, InvalidAnswer)

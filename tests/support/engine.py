@@ -16,6 +16,7 @@ from typing import Any, Self, cast
 import apsw
 import pytest
 
+from engine.decide import past
 from engine.decide.agents.kinds import KINDS
 from engine.decide.commands import (
     Abort,
@@ -116,6 +117,14 @@ class Scenario:
         """So much time has passed."""
         self.now = clock.after(self.now, seconds)
         return self
+
+    def forked(self, at: int | None = None) -> Self:
+        """A copy of the session that Ben made, from this event on (default: the last one), before anybody claims it."""
+        begun = past.fork(self.events, at or self.state.seq, "session-0f0f0f0f", BEN, self.now, "entropy")
+        copy = type(self)(self.flow)
+        copy.state, copy.events, copy.now = begun.state, list(begun.events), self.now
+        copy._turns = self._turns + 100
+        return copy
 
     # -- when
 
@@ -490,6 +499,19 @@ class EngineRig:
         state = await self.engine.state(session_id)
         (prompt_id,) = state.open_prompts
         return state.prompts[prompt_id]
+
+    async def asked(self, flow_text: str, **inputs: Json) -> tuple[str, str]:
+        """Start a session that asks one question: its id and that of the prompt."""
+        state = await self.settled(flow_text, **inputs)
+        (prompt_id,) = state.open_prompts
+        return state.session_id, prompt_id
+
+    async def answer(self, session_id: str, value: Json = None, *, actor: Actor = ANA, **said: Json) -> State:
+        """Answer the one open prompt of a session and wait until nothing works for it."""
+        prompt_id = (await self.open_prompt(session_id)).prompt_id
+        answer = Answer(prompt_id, actor, f"answer:{prompt_id}", value=value, **said)
+        await self.engine.resume(session_id, answer)
+        return await self.engine.parked(session_id)
 
     async def reply(self, session_id: str, text: str, actor: Actor = ANA) -> State:
         """Resume with a message and wait until nothing works for the session."""
