@@ -28,7 +28,7 @@ from engine.decide.commands import (
     Steer,
     Unreachable,
 )
-from engine.decide.past import Past, fork
+from engine.decide.past import Past
 from engine.flow import Flow
 from engine.flow.load import flow_from_body, load_flow
 from engine.journal.events import Event, decode_event
@@ -438,20 +438,14 @@ def forked() -> Scenario:
     """A fork of a session with a lock, votes and a question that was shown; it asks for the lock again."""
     parent = locked()
     at = next(event.seq for event in parent.events if event.type == "prompt:shown") + 1
-    made = fork(parent.events, at, "session-f0rk", BEN, parent.now, "entropy")
-    case = Scenario(parent.flow)
-    case.events, case.state, case.now, case.epoch = list(made.events), made.state, parent.now, 1
-    return drive(case.claimed().when(LockQueued("db", "session-other")).when(LockGranted("db")))
+    return drive(parent.forked(at).claimed().when(LockQueued("db", "session-other")).when(LockGranted("db")))
 
 
 def interrupted_fork() -> Scenario:
     """A fork of a session that was held while something ran."""
     case = begin(TWO)
     case.only(Hold(ANA, "lunch", waits=True)).only(NodeCut("a", 1, "cut"))
-    made = fork(case.events, len(case.events), "session-f0rk", BEN, case.now, "entropy")
-    copy = Scenario(case.flow)
-    copy.events, copy.state = list(made.events), made.state
-    return drive(copy.claimed())
+    return drive(case.forked().claimed())
 
 
 def compacted() -> Talk:

@@ -8,7 +8,7 @@ from typing import Any, Self
 import pytest
 
 from engine.decide.agents.model_request import request
-from engine.decide.commands import Answer, Facts, NodeBroke, NodeDone
+from engine.decide.commands import Answer, Due, Facts, NodeBroke, NodeDone
 from engine.journal.agent_runs import with_agent
 from engine.journal.events import EVENTS
 from engine.journal.queries import TURN
@@ -31,6 +31,10 @@ SERVICE = """
 inputs:
   service: {type: string, default: db}
 """
+PAGE = {"text": "x", "first_line": 1, "last_line": 1, "total_lines": 1, "more": False}
+"""What `read_file` gives."""
+DONE = {"stdout": "done", "stderr": "", "exit_code": 0, "seconds": 1.0}
+"""What `shell` gives."""
 
 
 class Talk(Scenario):
@@ -122,6 +126,12 @@ class Talk(Scenario):
         """The tool call of that name (`turn[1]/tool[0]`) gives this."""
         path = next(path for path in self.state.launched if path.endswith(name))
         return self.when(NodeDone(path, self.state.nodes[path].attempt, output))
+
+    def due(self, purpose: str) -> Self:
+        """The time of the timer with this purpose comes."""
+        timer = next(timer for timer in self.state.timers.values() if timer.purpose == purpose)
+        self.now = max(self.now, timer.due_at)
+        return self.when(Due(timer.timer_id))
 
     def decide(self, value: str, *, prompt: Asked | None = None, **more: Any) -> Self:
         """A person decides the open question."""

@@ -15,8 +15,7 @@ from engine.decide.step import Step
 from engine.flow.node import plan_of
 from engine.journal import events as ev
 from engine.language.errors import InvalidAnswer, MalformedJournal, NotAllowed, PromptClosed
-from tests.engine.agents.talks import SERVICE, Talk, talk
-from tests.engine.agents.test_talk_forks import copied
+from tests.engine.agents.talks import DONE, SERVICE, Talk, talk
 from tests.support.engine import ANA, BEN
 
 RULES = """
@@ -25,7 +24,6 @@ tools: [{shell: {commands: ["*"]}}, write_file]
 approvals:
   shell: [approve, edit, reject]
 """
-DONE = {"stdout": "done", "stderr": "", "exit_code": 0, "seconds": 0.1}
 RM = ("shell", {"command": "rm a.txt"})
 
 
@@ -208,7 +206,7 @@ def test_what_one_agent_may_do_is_asked_about_for_the_next_one() -> None:
 def test_a_copy_of_the_session_asks_anew() -> None:
     """What people allow always, they allow in the session that they look at."""
     case = allowed()
-    other = copied(case, case.state.seq).claimed()
+    other = case.forked().claimed()
     assert other.state.grants
     assert grants.standing(other.state, other.now) == []
     assert not next_call(other, "rm a.txt")

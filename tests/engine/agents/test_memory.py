@@ -17,7 +17,6 @@ from engine.language.actors import Actor
 from engine.language.errors import FlowError, InvalidAnswer
 from engine.models.turn_runner import said_text
 from tests.engine.agents.talks import Talk, talk
-from tests.engine.agents.test_talk_forks import copied
 from tests.support.engine import ANA, BEN
 
 TEXT = "The disk of db is full on Mondays."
@@ -190,7 +189,7 @@ def test_a_note_that_is_edited_often_stays_small() -> None:
 def test_a_copy_of_a_session_keeps_nothing_again() -> None:
     """A fork has the journal of the call, which was kept where it was made."""
     case = talk("memory: auto").model("", KEEP)
-    fork = copied(case, len(case.events))
+    fork = case.forked()
     assert list(memory.NoteRows()(State(), fork.state, fork.events)) == []
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from engine.decide.agents import outcomes
 from engine.decide.agents.kinds import KINDS
-from engine.decide.commands import Due, Hold, NodeDone, Resume, Steer
+from engine.decide.commands import Hold, NodeDone, Resume, Steer
 from engine.decide.step import Step
 from engine.journal.fold import derive_state, evolve
 from engine.journal.snapshot import from_bytes, to_bytes
@@ -603,9 +603,7 @@ def away(case: Talk, minutes: float) -> Talk:
     if case.state.launched:
         case.when(case.broke())
     while timestamps.seconds_between(start, case.now) < minutes * 60:
-        case.now = next(timer.due_at for timer in case.state.timers.values() if timer.purpose == "retry")
-        case.when(Due(next(t.timer_id for t in case.state.timers.values() if t.purpose == "retry")))
-        case.when(case.broke())
+        case.due("retry").when(case.broke())
     return case
 
 
@@ -616,9 +614,7 @@ def test_an_outage_of_ten_minutes_is_told_with_buttons() -> None:
     asked_anew(away(case, 11))
     assert labels(case) == AWAY_BUTTONS
     asked = case.prompt
-    timer = next(timer for timer in case.state.timers.values() if timer.purpose == "retry")
-    case.now = timer.due_at
-    case.when(Due(timer.timer_id))
+    case.due("retry")
     assert (case.calling, asked.prompt_id in case.state.open_prompts) == (TURN, True)
     case.model("Here again.")
     assert case.state.prompts[asked.prompt_id].status == "cancelled"
@@ -640,8 +636,7 @@ def test_an_outage_need_not_be_waited_out(value: str) -> None:
 def test_an_outage_is_decided_while_a_try_runs(value: str) -> None:
     """That try stays the one of the model that it asked, is paid at its price, and no earlier words are put before its answer."""
     case = away(after_a_tool(), 11)
-    case.now = next(timer.due_at for timer in case.state.timers.values() if timer.purpose == "retry")
-    case.when(Due(next(t.timer_id for t in case.state.timers.values() if t.purpose == "retry")))
+    case.due("retry")
     answer = case.reply("The end.", usage={"input_tokens": 1_000_000, "output_tokens": 0})
     case.decide(value, reason="claude-haiku-5-5" if value == "model" else None)
     assert case.request()["model"] == "claude-sonnet-5-5"
@@ -654,9 +649,7 @@ def test_an_outage_is_decided_while_a_try_runs(value: str) -> None:
 def test_a_model_that_people_chose_is_not_replaced_by_a_fallback() -> None:
     """The try that ran when they chose is refused: the model that they named continues, and no other one."""
     case = away(after_a_tool("fallbacks: [claude-opus-5]"), 11)
-    timer = next(timer for timer in case.state.timers.values() if timer.purpose == "retry")
-    case.now = timer.due_at
-    case.when(Due(timer.timer_id))
+    case.due("retry")
     refused = case.reply("", stop="refusal")
     case.decide("model", reason="claude-haiku-5-5").when(refused)
     assert derive_state(case.events) == case.state
@@ -673,9 +666,7 @@ def test_an_outage_can_be_given_up() -> None:
     """While it waits, and while a try is in progress: then that ends first."""
     assert (away(after_a_tool(), 11).decide("stop").state.error or {})["type"] == "overloaded"
     case = away(after_a_tool(), 11)
-    timer = next(timer for timer in case.state.timers.values() if timer.purpose == "retry")
-    case.now = timer.due_at
-    case.when(Due(timer.timer_id)).decide("stop")
+    case.due("retry").decide("stop")
     case.when(case.reply("too late", interrupted=True))
     assert case.state.outcome == "failed"
 

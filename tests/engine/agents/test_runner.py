@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from engine.messages.turns import BlockDone, Finished, TextDelta, Tool, ToolStarted, TurnEvent
+from engine.messages.turns import TextDelta, Tool, TurnEvent
 from engine.models.claude import ClaudeProvider
 from engine.models.provider import Provider
 from engine.models.scripted import ScriptedProvider, script_from
@@ -25,7 +25,6 @@ from tests.support.claude_server import (
     ClaudeServer,
     Failure,
     Raw,
-    Reply,
     call,
     claude_server,
     events,
@@ -123,43 +122,6 @@ async def test_an_answer_is_told_whole_with_what_it_used(rig: Rig, server: Claud
     assert server.refused == []
 
 
-async def test_parallel_tools_come_back_in_their_order(rig: Rig, server: ClaudeServer) -> None:
-    """Two tool calls in one answer are two blocks with their own ids and inputs, and are streamed as they begin."""
-    calls = [call("logs", {"host": "db-1"}, "toolu_1"), call("logs", {"host": "db-2"}, "toolu_2")]
-    server.queue(Reply([{"type": "text", "text": "Both."}, *calls], stop_reason="tool_use"))
-    told = output(await rig.run())
-    assert told["content"][1:] == calls
-    assert told["stopReason"] == "tool_use"
-    assert [event.id for event in rig.told if isinstance(event, ToolStarted)] == ["toolu_1", "toolu_2"]
-
-
-async def test_a_conversation_with_results_is_sent_as_it_stands(rig: Rig, server: ClaudeServer) -> None:
-    """Earlier messages, with a tool call and its result, go out unchanged and legal."""
-    messages = [
-        *config()["messages"],
-        {"role": "assistant", "content": [call("logs", {"host": "db-1"}, "toolu_1")]},
-        {
-            "role": "user",
-            "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "disk full"}],
-        },
-    ]
-    server.queue(text("It is full."))
-    output(await rig.run(config(messages=messages)))
-    sent = server.requests[0].body["messages"]
-    assert [message["role"] for message in sent] == ["user", "assistant", "user"]
-    assert sent[2]["content"][0]["content"] == "disk full"
-    assert server.refused == []
-
-
-async def test_everything_that_is_said_is_streamed(rig: Rig, server: ClaudeServer) -> None:
-    """Pieces of text, each whole block and the end are told while the turn runs, in this order."""
-    server.queue(text("The disk is full."))
-    output(await rig.run())
-    assert "".join(event.text for event in rig.told if isinstance(event, TextDelta)) == "The disk is full."
-    assert isinstance(rig.told[-2], BlockDone)
-    assert isinstance(rig.told[-1], Finished)
-
-
 async def test_tools_of_servers_are_offered_beside_the_others(rig: Rig, server: ClaudeServer) -> None:
     """The schemas of wanted MCP tools are asked of their server and sent with the agent's own tools."""
     asked: list[tuple[str, list[str]]] = []
@@ -204,19 +166,6 @@ async def test_a_server_of_tools_that_is_not_configured_fails_for_good(tmp_path:
 # --- what goes wrong -------------------------------------------------------------------------------------------
 
 
-async def test_a_stream_that_is_cut_is_a_failure_that_can_be_tried_again(
-    rig: Rig, server: ClaudeServer
-) -> None:
-    """An answer without its end fails the turn, with the tokens that were counted until then."""
-    server.queue(text("The disk is full.", cut_after="text_delta"))
-    outcome = await rig.run()
-    assert isinstance(outcome, Failed)
-    assert outcome.type == "stream_cut"
-    assert details(outcome)["retryable"] is True
-    assert details(outcome)["usage"]["input_tokens"] == 100
-    assert details(outcome)["requestId"] == "req_1"
-
-
 async def test_text_that_cannot_be_stored_is_a_failure(rig: Rig, server: ClaudeServer) -> None:
     """Half a character in an answer is the provider's mistake: the journal could not hold it."""
     whole = [data for _, data in events(text("ab@cd"), "claude-sonnet-5-5")]
@@ -225,29 +174,6 @@ async def test_text_that_cannot_be_stored_is_a_failure(rig: Rig, server: ClaudeS
     assert isinstance(outcome, Failed)
     assert outcome.type == "bad_response"
     assert details(outcome)["retryable"] is True
-
-
-async def test_without_a_key_the_failure_names_the_variable(tmp_path: Path) -> None:
-    """A missing key is a failure that no retry helps, and says which variable to set."""
-    outcome = await Rig(ClaudeProvider({}), tmp_path).run()
-    assert isinstance(outcome, Failed)
-    assert outcome.type == "access_denied"
-    assert "ANTHROPIC_API_KEY" in outcome.message
-    assert details(outcome)["retryable"] is False
-
-
-async def test_an_illegal_conversation_is_refused_before_it_is_sent(rig: Rig, server: ClaudeServer) -> None:
-    """A tool call without its result never reaches the API."""
-    messages = [
-        *config()["messages"],
-        {"role": "assistant", "content": [call("logs", {}, "toolu_1")]},
-        {"role": "user", "content": [{"type": "text", "text": "Go on."}]},
-    ]
-    outcome = await rig.run(config(messages=messages))
-    assert isinstance(outcome, Failed)
-    assert outcome.type == "request_invalid"
-    assert "toolu_1" in outcome.message
-    assert server.requests == []
 
 
 async def test_a_provider_with_a_mistake_in_it_fails_the_turn_only(tmp_path: Path) -> None:
@@ -301,14 +227,6 @@ async def test_stop_keeps_the_text_so_far_within_a_second(rig: Rig, server: Clau
     assert "The disk is full of old logs.".startswith(said)
 
 
-async def test_stop_before_the_request_asks_nothing(rig: Rig, server: ClaudeServer) -> None:
-    """A turn that is told to leave before it begins is complete, interrupted and empty, and nothing was sent."""
-    rig.node.aborted.set()
-    told = output(await rig.run())
-    assert (told["content"], told["interrupted"]) == ([], True)
-    assert server.requests == []
-
-
 async def test_stop_while_tools_are_asked_for_does_not_wait(tmp_path: Path) -> None:
     """A server of tools that does not answer keeps nobody from leaving."""
     rig, asked = scripted(tmp_path, {"text": "Hello."}), asyncio.Event()
@@ -323,18 +241,6 @@ async def test_stop_while_tools_are_asked_for_does_not_wait(tmp_path: Path) -> N
     await asked.wait()
     rig.node.aborted.set()
     assert output(await asyncio.wait_for(running, 5))["interrupted"] is True
-
-
-async def test_a_cancelled_turn_hangs_up(rig: Rig, server: ClaudeServer) -> None:
-    """Cancelling the runner closes the connection, and the cancellation is passed on."""
-    reply = text("Slowly.", hold_after="text_delta")
-    server.queue(reply)
-    running = asyncio.ensure_future(rig.run())
-    await asyncio.wait_for(reply.reached.wait(), 20)
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    await asyncio.wait_for(reply.gone.wait(), 10)
 
 
 # --- files -----------------------------------------------------------------------------------------------------

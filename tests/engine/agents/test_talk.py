@@ -7,7 +7,7 @@ import pytest
 from engine.decide.commands import NodeBroke, NodeCut, NodeDone
 from engine.language.errors import InvalidAnswer
 from tests.engine.agents.talks import Talk, talk
-from tests.support.engine import BEN, flow_of
+from tests.support.engine import flow_of
 
 READ = ("read_file", {"path": "a.txt"})
 ASK = ("ask_human", {"question": "Which one?"})
@@ -100,32 +100,6 @@ def test_an_answer_that_is_none_fails_the_agent(stop: str, tools: tuple[object, 
     assert case.state.spent.cost == "0.0004"
 
 
-def test_a_failed_call_is_made_again_after_a_wait() -> None:
-    """A call that failed is retried by a durable timer, with the same conversation; no process waits."""
-    case = talk()
-    before = case.request()["messages"]
-    case.when(case.broke()).then("node:retried", "flow:paused")
-    case.later(60).when(case.timer_due()).then("timer:fired", "flow:resumed", "container:childStarted")
-    assert case.request()["messages"] == before
-    case.model("Done.")
-    assert case.state.outcome == "complete"
-
-
-def test_a_wait_that_the_provider_asks_for_is_kept() -> None:
-    """`retry-after` of the provider counts where it is longer than our own wait."""
-    case = talk()
-    case.when(case.broke("rate_limited", retryAfter=300.0))
-    assert case.event("node:retried").due_at >= "2026-11-21T09:05:00.000Z"
-
-
-def test_what_can_never_succeed_is_not_tried_again() -> None:
-    """A wrong key fails the agent at once, whatever `retry` says, where the flow has it fail."""
-    case = talk(rest="    on_error: fail\n")
-    case.when(case.broke("access_denied", retryable=False))
-    assert (case.state.error or {})["type"] == "access_denied"
-    assert case.state.outcome == "failed"
-
-
 def test_after_so_many_failures_the_agent_fails() -> None:
     """Tries are counted: five in all where the file says nothing and the provider is there."""
     case = talk(rest="    on_error: fail\n")
@@ -133,14 +107,6 @@ def test_after_so_many_failures_the_agent_fails() -> None:
         case.when(case.broke("bad_response")).later(3_600).when(case.timer_due())
     case.when(case.broke("bad_response"))
     assert case.state.outcome == "failed"
-
-
-def test_retry_of_the_node_is_for_its_calls() -> None:
-    """`retry` of an agent says how often a model call is made, not how often the whole conversation."""
-    case = talk(rest="    retry: {attempts: 2, delay: 1s}\n    on_error: fail\n")
-    case.when(case.broke()).later(10).when(case.timer_due()).when(case.broke())
-    assert case.state.outcome == "failed"
-    assert case.node("helper").attempt == 1
 
 
 def test_a_model_call_that_a_crash_interrupted_is_made_again() -> None:
@@ -198,15 +164,11 @@ def test_a_reading_tool_runs_again_by_itself_after_a_crash() -> None:
     assert case.node("helper/turn[1]/tool[0]").attempt == 2
 
 
-def test_three_crashes_in_one_model_call_ask() -> None:
-    """A call at which the process dies again and again is not made forever."""
+def test_nobody_can_say_that_a_model_call_is_done() -> None:
+    """A call at which the process dies again and again is not made forever. Its answer is what it is for, so the question about
+    it offers to ask again or to abort, and takes no other word."""
     case = talk().claimed().claimed().claimed()
     assert case.prompt.kind == "interrupted"
-
-
-def test_nobody_can_say_that_a_model_call_is_done() -> None:
-    """Its answer is what it is for, so the question about it offers to ask again or to abort, and takes no other word."""
-    case = talk().claimed().claimed().claimed()
     assert [option["value"] for option in case.prompt.options] == ["again", "abort"]
     case.refused(case.answer("done"), InvalidAnswer)
     case.decide("again").model("The disk is full.")
@@ -256,24 +218,6 @@ def test_a_cut_call_of_a_session_that_ends_is_nothing_to_ask_about() -> None:
     path = case.calling
     case.when(case.abort(), NodeCut(path, 1, "cut"))
     assert case.state.phase == "ended"
-
-
-def test_an_agent_fails_like_any_node() -> None:
-    """`on_error: continue` continues with a null output."""
-    case = talk(rest='    on_error: continue\n  - {id: after, type: set, with: {x: "{{ status.helper }}"}}\n')
-    case.when(case.broke("access_denied", retryable=False))
-    assert case.state.outcome == "complete"
-    assert case.node("after").output == {"x": "failed"}
-
-
-def test_an_agent_that_failed_can_be_tried_again_by_people() -> None:
-    """The call is made again, at its own place, once somebody says so."""
-    case = talk()
-    case.when(case.broke("access_denied", retryable=False))
-    case.decide("retry")
-    assert case.calling == "helper/turn[1]"
-    case.model("Fine now.")
-    assert case.node("helper").output["text"] == "Fine now."
 
 
 FOREACH = """
@@ -342,13 +286,6 @@ def test_a_pure_node_is_a_tool() -> None:
     assert "it was the disk" in case.said()
 
 
-def test_somebody_else_may_answer_what_the_model_asks() -> None:
-    """The answer of a person is the tool's result, with who gave it."""
-    case = talk("tools: [ask_human]").model("", ASK)
-    case.when(case.answer(text="take db-2", actor=BEN))
-    assert "ben (U0BEN) answered" in case.said()
-
-
 def test_a_question_with_choices_has_buttons() -> None:
     """The model's choices are buttons, and the one that is pressed is the result."""
     case = talk("tools: [ask_human]").model(
@@ -357,11 +294,3 @@ def test_a_question_with_choices_has_buttons() -> None:
     assert [option["label"] for option in case.prompt.options] == ["db-1", "db-2"]
     case.decide("db-2")
     assert "db-2" in case.said()
-
-
-def test_an_id_that_was_used_before_is_no_answer() -> None:
-    """An answer whose tool call has the id of an earlier one is asked for again: which result is whose must be clear."""
-    case = talk("tools: [read_file]").model("", READ).tool("tool[0]", PAGE)
-    reply = case.reply("", READ)
-    reply.output["content"][-1]["id"] = "toolu_1_0"
-    case.when(reply).then("node:retried", "flow:paused")

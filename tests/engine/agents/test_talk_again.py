@@ -8,24 +8,23 @@ import pytest
 from msgspec.structs import replace
 
 from engine.decide import past
-from engine.decide.commands import Due, NodeCut
+from engine.decide.commands import NodeCut
 from engine.journal.events import NodeFailing
 from engine.journal.fold import derive_state
 from engine.journal.snapshot import from_bytes, to_bytes
 from engine.language import timestamps
 from engine.language.errors import SessionError
-from tests.engine.agents.talks import Talk, talk
+from tests.engine.agents.talks import DONE, Talk, talk
 from tests.support.engine import ANA, START
 
 SHELL = 'tools: [shell: {commands: ["restart *"]}, ask_human]\nmax_turns: 5'
-RAN = {"stdout": "done", "stderr": "", "exit_code": 0, "seconds": 1.0}
 ASKS = "    on_error: ask\n"
 
 
 def after_a_tool(rest: str = ASKS) -> Talk:
     """A conversation whose tool has run, and whose next model call is in progress."""
     case = talk(SHELL, rest=rest).model("I restart it.", ("shell", {"command": "restart db"}))
-    return case.tool("tool[0]", RAN)
+    return case.tool("tool[0]", DONE)
 
 
 def test_try_again_goes_on_at_the_turn_that_failed() -> None:
@@ -65,8 +64,7 @@ def test_a_call_that_was_cut_off_is_told_and_not_made_again() -> None:
     """The agent ran out of time while a tool ran: the model learns that nobody knows what became of it."""
     case = talk(SHELL, rest=f"    timeout: 1h\n{ASKS}")
     case.model("", ("shell", {"command": "restart db"}), ("shell", {"command": "restart web"}))
-    case.tool("tool[0]", RAN).later(3600)
-    case.when(Due(next(timer.timer_id for timer in case.state.timers.values() if timer.purpose == "timeout")))
+    case.tool("tool[0]", DONE).due("timeout")
     path = next(path for path in case.state.launched if path.endswith("tool[1]"))
     case.when(NodeCut(path, 1, "cut")).decide("retry")
     assert list(case.state.launched) == ["helper#2/turn[1]"]
@@ -77,8 +75,7 @@ def test_a_call_that_was_cut_off_is_told_and_not_made_again() -> None:
 def test_a_question_that_was_withdrawn_is_told_as_such() -> None:
     """The agent ran out of time while a person was asked."""
     ask = ("ask_human", {"question": "Which one?"})
-    case = talk(SHELL, rest=f"    timeout: 1h\n{ASKS}").model("", ask).later(3600)
-    case.when(Due(next(timer.timer_id for timer in case.state.timers.values() if timer.purpose == "timeout")))
+    case = talk(SHELL, rest=f"    timeout: 1h\n{ASKS}").model("", ask).due("timeout")
     case.decide("retry")
     assert "cut off before it had a result" in case.said()
 
@@ -89,8 +86,7 @@ def test_without_what_is_kept_the_conversation_begins_anew(monkeypatch: pytest.M
     before = case.request()["messages"]
     forget = NodeFailing.fold
     monkeypatch.setattr(NodeFailing, "fold", lambda event, state: forget(replace(event, keeps=None), state))
-    case.later(3600)
-    case.when(Due(next(timer.timer_id for timer in case.state.timers.values() if timer.purpose == "timeout")))
+    case.due("timeout")
     case.when(NodeCut(case.calling, 1, "cut")).decide("retry")
     assert case.request()["messages"] != before
 
@@ -101,12 +97,12 @@ def test_without_what_is_kept_the_conversation_begins_anew(monkeypatch: pytest.M
 def fails(case: Talk, kind: str = "overloaded", **details: Any) -> float:
     """The call fails and is waited for; after how many seconds it is made again, when that has come."""
     case.when(case.broke(kind, **details))
-    (timer,) = case.state.timers.values()
-    assert (timer.purpose, case.state.phase) == ("retry", "waiting")
-    waits = timestamps.seconds_between(case.now, timer.due_at)
-    case.now = timer.due_at
-    case.when(Due(timer.timer_id))
-    return waits
+    assert ([timer.purpose for timer in case.state.timers.values()], case.state.phase) == (
+        ["retry"],
+        "waiting",
+    )
+    before = case.now
+    return timestamps.seconds_between(before, case.due("retry").now)
 
 
 @pytest.mark.parametrize("kind", ["overloaded", "rate_limited", "unavailable", "stream_cut"])
@@ -159,26 +155,24 @@ def test_the_deadline_ends_an_outage() -> None:
     while case.state.outcome is None:
         assert timestamps.seconds_between(START, case.now) <= 600
         case.when(case.broke())
-        for timer in list(case.state.timers.values()):
-            case.now = timer.due_at
-            case.when(Due(timer.timer_id))
+        if case.state.timers:
+            case.due("retry")
     assert (case.state.error or {})["type"] == "overloaded"
 
 
 def test_the_timeout_of_the_agent_ends_an_outage() -> None:
     """The wait counts like any other work of the agent."""
     case = talk(rest="    timeout: 1m\n")
-    case.when(case.broke()).later(60)
-    case.when(Due(next(timer.timer_id for timer in case.state.timers.values() if timer.purpose == "timeout")))
+    case.when(case.broke()).due("timeout")
     assert (case.state.error or {})["type"] == "timeout"
 
 
 def test_what_the_author_says_about_retries_holds() -> None:
-    """`retry: {attempts: 2}` gives up after the second failure."""
+    """`retry: {attempts: 2}` gives up after the second failure of a call: it is not about the whole conversation."""
     case = talk(rest="    retry: {attempts: 2, delay: 1s}\n    on_error: fail\n")
     fails(case)
     case.when(case.broke())
-    assert case.state.outcome == "failed"
+    assert (case.state.outcome, case.node("helper").attempt) == ("failed", 1)
 
 
 def test_whoever_writes_to_it_has_it_tried_at_once() -> None:
@@ -215,8 +209,7 @@ def test_the_next_try_does_not_go_back_behind_what_a_tool_has_done() -> None:
     """Out of time while one of two tools ran, and the other had run: the call that asked for both is not made again."""
     case = talk(SHELL, rest="    timeout: 1h\n    on_error: fail\n")
     case.model("", ("shell", {"command": "restart db"}), ("shell", {"command": "restart web"}))
-    case.tool("tool[0]", RAN).later(3600)
-    case.when(Due(next(timer.timer_id for timer in case.state.timers.values() if timer.purpose == "timeout")))
+    case.tool("tool[0]", DONE).due("timeout")
     path = next(path for path in case.state.launched if path.endswith("tool[1]"))
     case.when(NodeCut(path, 1, "cut"))
     assert case.state.ended

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from bot.rendering.notes import end_note
-from engine.decide.commands import Due, NodeCut, NodeDone, Steer
-from engine.decide.past import Past, fork, plan
+from engine.decide.commands import NodeCut, NodeDone, Steer
+from engine.decide.past import Past, plan
 from engine.flow import Flow
 from engine.flow.load import load_flow
 from engine.journal.history import Entry, marks, tree
 from engine.language.errors import SessionEnded
-from tests.engine.agents.talks import SERVICE, Talk, talk
+from tests.engine.agents.talks import DONE, SERVICE, Talk, talk
 from tests.support.engine import BEN, flow_of
 
 TOOLS = """tools:
@@ -58,19 +58,14 @@ def test_model_calls_and_their_tools_stand_in_the_tree_below_the_agent() -> None
 
 def test_a_second_attempt_of_an_agent_stands_beside_the_first() -> None:
     """An agent that people try again has the model calls of both attempts in the tree."""
-    case = talk(rest="    on_error: ask\n    timeout: 1h\n").later(3600)
-    case.when(Due(next(timer.timer_id for timer in case.state.timers.values() if timer.purpose == "timeout")))
+    case = talk(rest="    on_error: ask\n    timeout: 1h\n").due("timeout")
     case.when(NodeCut(case.calling, 1, "cut")).decide("retry")
     assert drawn(case)[-1] == "helper#2/turn[1] turn[1] started"
 
 
 def test_the_tree_of_a_conversation_can_be_drawn_after_every_event() -> None:
     """Every beginning of its journal gives a tree, and no synthetic node is among what has not begun."""
-    case = (
-        under_way()
-        .decide("approve")
-        .tool("tool[0]", {"stdout": "up", "stderr": "", "exit_code": 0, "seconds": 1})
-    )
+    case = under_way().decide("approve").tool("tool[0]", DONE)
     case.model("It is up.")
     for at in range(1, len(case.events) + 1):
         names: list[Entry] = list(tree(case.events[:at], case.flow).walk())
@@ -94,7 +89,7 @@ def whole() -> Talk:
     case = talk(TOOLS).model("Let me see.", *CALLS)
     case.when(Steer("Look at db-2, too.", BEN, "key-steer"))
     case.tool("tool[1]", {"text": "x", "path": "a.txt"})
-    case.decide("approve").tool("tool[0]", {"stdout": "up", "stderr": "", "exit_code": 0, "seconds": 1})
+    case.decide("approve").tool("tool[0]", DONE)
     case.model("", ("ask_human", {"question": "Which?"}))
     case.when(case.answer(text="db-2"))
     return case.model("It is db-2.")
@@ -124,12 +119,10 @@ def test_a_conversation_can_be_forked_at_every_event() -> None:
     seams = set()
     for at in range(1, len(case.events) + 1):
         try:
-            made = fork(case.events, at, "session-0000fork", BEN, case.now, "entropy")
+            copy = case.forked(at)
         except SessionEnded:
             continue
-        seams.add(made.seq)
-        copy = Talk(case.flow)
-        copy.state, copy.events, copy.epoch, copy.now = made.state, list(made.events), 2, case.now
+        seams.add(len(copy.events))
         brought_to_its_end(copy.claimed())
         assert copy.state.status == "complete", f"after event {at}"
     assert len(seams) > 10
@@ -199,7 +192,7 @@ finally:
 def test_an_agent_in_finally_fails_at_its_cap() -> None:
     """There is nobody to ask whether it may continue."""
     case = Talk(flow_of(AT_THE_END)).started().model("", CALLS[0])
-    case.tool("tool[0]", {"stdout": "up", "stderr": "", "exit_code": 0, "seconds": 1})
+    case.tool("tool[0]", DONE)
     assert case.state.status == "failed"
     error = case.node("finally/helper").error
     assert error is not None
@@ -299,6 +292,6 @@ def test_an_agent_of_a_called_flow_has_its_tools_there() -> None:
     """Its calls, approvals and paths are those of any agent, under the path of the call."""
     case = calling().model("Well.").model("Well.").model("", ("shell", {"command": "uptime"}))
     assert case.prompt.path == "inner/helper/turn[1]/tool[0]"
-    case.decide("approve").tool("tool[0]", {"stdout": "up", "stderr": "", "exit_code": 0, "seconds": 1})
+    case.decide("approve").tool("tool[0]", DONE)
     assert case.model("It is up.").state.status == "complete"
     assert case.node("inner").output["outputs"]["helper"]["text"] == "It is up."

@@ -15,7 +15,7 @@ from engine.journal.records import KeptRow
 from engine.journal.state import State
 from engine.language.actors import Actor
 from engine.language.errors import InvalidAnswer, MalformedJournal, NotAllowed
-from tests.engine.agents.talks import HEAD, SERVICE, Talk
+from tests.engine.agents.talks import DONE, HEAD, SERVICE, Talk
 from tests.support.engine import ANA, BEN, SESSION, flow_of
 
 RULES = """
@@ -23,7 +23,6 @@ grants: flow
 tools: [{shell: {commands: ["*"]}}]
 approvals: {shell: {approvers: [U0ANA, U0BEN]}}
 """
-DONE = {"stdout": "done", "stderr": "", "exit_code": 0, "seconds": 0.1}
 RM = ("shell", {"command": "rm a.txt"})
 
 
