@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.engine import Backing, EngineRig, running
+from engine.run.dispatcher import Dispatcher
+from tests.support.engine import Backing, EngineRig, running, served
 
 
 @pytest.fixture(params=["memory", pytest.param("postgres", marks=pytest.mark.long)])
@@ -20,4 +21,11 @@ def backing(request: pytest.FixtureRequest, tmp_path: Path) -> Backing:
 async def rig(backing: Backing, tmp_path: Path) -> AsyncIterator[EngineRig]:
     """An engine over it."""
     async with running(backing.open(), tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+async def service(rig: EngineRig) -> AsyncIterator[Dispatcher]:
+    """A service over that."""
+    async with served(rig.engine) as made:
         yield made

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.decide.commands import Answer, Due, Shown
+from engine.decide.commands import Answer, Shown
 from engine.language import timestamps
 from engine.language.errors import ClockJumped, PromptTimedOut
 from engine.run.clock_watch import ClockWatch
@@ -132,20 +132,6 @@ async def test_after_a_jump_nothing_is_decided_before_the_second_look(
             await rig.engine.apply(session_id, Answer(prompt.prompt_id, ANA, "k", text="fine"))
         async with served(rig.engine):
             await rig.committed.until("prompt:expired", session_id)
-
-
-async def test_after_a_jump_that_is_put_right_the_answer_counts(backing: Backing, tmp_path: Path) -> None:
-    """The clock was wrong for a moment: the deadline was not applied by it, and there is time left."""
-    now, steady = Clock(), Steady()
-    async with running(backing.open(), tmp_path, now=now, steady=steady) as rig:
-        session_id = await asked(rig)
-        prompt = await rig.open_prompt(session_id)
-        now.advance(3 * HOUR)
-        timer = next(iter((await rig.engine.state(session_id)).timers))
-        await rig.engine.apply(session_id, Due(timer))
-        now.advance(-3 * HOUR)
-        state = await rig.engine.apply(session_id, Answer(prompt.prompt_id, ANA, "k", text="fine"))
-        assert state.status == "complete"
 
 
 async def test_a_request_waits_in_the_inbox_for_the_second_look(backing: Backing, tmp_path: Path) -> None:

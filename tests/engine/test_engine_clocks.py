@@ -53,19 +53,6 @@ async def test_a_start_after_a_long_time_tells_each_thing_once(backing: Backing,
             assert len(rig.store.timers.rows()) == 2
 
 
-async def test_a_start_after_the_deadline_only_ends_the_question(backing: Backing, tmp_path: Path) -> None:
-    """Down over everything: the deadline counts, and nobody is reminded of what has ended."""
-    now = Clock()
-    async with running(backing.open(), tmp_path, now=now) as rig:
-        session_id = await asked(rig)
-    now.advance(3 * 3600)
-    async with running(backing.open(), tmp_path, now=now) as rig, served(rig.engine):
-        found = await told(rig, session_id)
-        assert found == {"prompt:requested": 1, "prompt:shown": 1, "prompt:expired": 1}
-        assert (await rig.engine.state(session_id)).status == "failed"
-        assert rig.store.timers.rows() == []
-
-
 async def test_a_reminder_whose_commit_fails_comes_once(backing: Backing, tmp_path: Path) -> None:
     """The timer stays in the store until what follows from it is stored with it: then it is gone."""
     now = Clock()
@@ -79,20 +66,6 @@ async def test_a_reminder_whose_commit_fails_comes_once(backing: Backing, tmp_pa
             service.notify()
             await rig.committed.until("prompt:reminded", session_id)
         assert (await told(rig, session_id))["prompt:reminded"] == 1
-
-
-async def test_a_clock_that_was_put_back_repeats_nothing(backing: Backing, tmp_path: Path) -> None:
-    """After a jump backwards and a restart what has been told is not told again."""
-    now = Clock()
-    async with running(backing.open(), tmp_path, now=now) as rig:
-        session_id = await asked(rig)
-        now.advance(20 * MINUTE)
-        async with served(rig.engine):
-            before = await told(rig, session_id)
-    assert (before["prompt:reminded"], before["prompt:escalated"]) == (1, 1)
-    now.advance(-15 * MINUTE)
-    async with running(backing.open(), tmp_path, now=now) as rig, served(rig.engine):
-        assert await told(rig, session_id) == before
 
 
 @pytest.mark.parametrize("minutes", [10, 30, 119])

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from engine.decide.commands import Answer
 from engine.journal.records import DropLock, LockRow
 from engine.journal.state import State
 from engine.language.errors import SessionError, SessionQuarantined, SnapshotRefused
@@ -59,37 +58,36 @@ async def test_a_free_lock_costs_no_commit_of_its_own(backing: Backing, tmp_path
         assert order(rig.store) == []
 
 
-async def test_the_queue_goes_on_in_its_order(backing: Backing, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("service")
+async def test_the_queue_goes_on_in_its_order(rig: EngineRig) -> None:
     """Each session starts when the one before it has ended, however that ended."""
-    async with running(backing.open(), tmp_path) as rig, served(rig.engine):
-        first = await holding(rig)
-        second, third = await queued(rig), await queued(rig)
-        other = await rig.settled(QUICK, service="web")
-        assert other.status == "complete"
-        assert order(rig.store) == [(first, True), (second, False), (third, False)]
-        await rig.engine.abort(first, actor=ANA)
-        await rig.committed.until("lock:acquired", second)
-        assert order(rig.store) == [(second, True), (third, False)]
-        await rig.shop.finish("a")
-        await rig.committed.until("session:end", second)
-        await rig.committed.until("lock:acquired", third)
-        assert (await rig.types(third))[:5] == [
-            "session:start", "lock:requested", "flow:paused", "flow:resumed", "lock:acquired",
-        ]  # fmt: skip
-        await rig.shop.finish("a")
-        await rig.committed.until("session:end", third)
-        assert order(rig.store) == []
+    first = await holding(rig)
+    second, third = await queued(rig), await queued(rig)
+    other = await rig.settled(QUICK, service="web")
+    assert other.status == "complete"
+    assert order(rig.store) == [(first, True), (second, False), (third, False)]
+    await rig.engine.abort(first, actor=ANA)
+    await rig.committed.until("lock:acquired", second)
+    assert order(rig.store) == [(second, True), (third, False)]
+    await rig.shop.finish("a")
+    await rig.committed.until("session:end", second)
+    await rig.committed.until("lock:acquired", third)
+    assert (await rig.types(third))[:5] == [
+        "session:start", "lock:requested", "flow:paused", "flow:resumed", "lock:acquired",
+    ]  # fmt: skip
+    await rig.shop.finish("a")
+    await rig.committed.until("session:end", third)
+    assert order(rig.store) == []
 
 
-async def test_a_refused_session_says_who_holds_the_lock(backing: Backing, tmp_path: Path) -> None:
+async def test_a_refused_session_says_who_holds_the_lock(rig: EngineRig) -> None:
     """It ends failed with the holder's id and thread, and leaves no place in the queue."""
-    async with running(backing.open(), tmp_path) as rig:
-        holder = await rig.start(DEPLOY, service="api", thread={"key": "T1:C1:1.2", "channel": "C1"})
-        state = await rig.settled(REFUSING, service="api")
-        assert (state.status, (state.error or {})["type"]) == ("failed", "locked")
-        assert (state.error or {})["heldBy"] == {"sessionId": holder, "threadKey": "T1:C1:1.2"}
-        assert order(rig.store) == [(holder, True)]
-        assert (await rig.settled(REFUSING.replace("[wait]", "[now]"), service="web")).status == "complete"
+    holder = await rig.start(DEPLOY, service="api", thread={"key": "T1:C1:1.2", "channel": "C1"})
+    state = await rig.settled(REFUSING, service="api")
+    assert (state.status, (state.error or {})["type"]) == ("failed", "locked")
+    assert (state.error or {})["heldBy"] == {"sessionId": holder, "threadKey": "T1:C1:1.2"}
+    assert order(rig.store) == [(holder, True)]
+    assert (await rig.settled(REFUSING.replace("[wait]", "[now]"), service="web")).status == "complete"
 
 
 class Late:
@@ -163,96 +161,66 @@ async def test_a_lock_outlives_the_process_that_held_it(backing: Backing, tmp_pa
             state = await other.engine.apply(holder, None)
             assert state.open_prompts, "a person is asked about what was interrupted"
             assert (await other.engine.state(waits)).phase == "waiting"
-            (prompt_id,) = state.open_prompts
-            await other.engine.resume(holder, Answer(prompt_id, ANA, "answer:15", value="done"))
+            await other.answer(holder, "done")
             await other.committed.until("session:end", waits)
             assert order(other.store) == []
 
 
-async def test_a_paused_session_keeps_its_place(backing: Backing, tmp_path: Path) -> None:
-    """Its turn comes while it is held: it has the lock then, and starts when it is resumed."""
-    async with running(backing.open(), tmp_path) as rig, served(rig.engine):
-        holder, waits, behind = await holding(rig), await queued(rig), await queued(rig)
-        await rig.engine.pause(waits, actor=ANA)
-        await rig.engine.abort(holder, actor=ANA)
-        await rig.committed.until("lock:acquired", waits)
-        assert (await rig.engine.state(waits)).phase == "held"
-        assert order(rig.store) == [(waits, True), (behind, False)]
-        await rig.engine.resume(waits, "go", actor=ANA)
-        await rig.shop.finish("a")
-        await rig.committed.until("lock:acquired", behind)
-
-
-async def test_whoever_is_ended_in_the_queue_leaves_it(backing: Backing, tmp_path: Path) -> None:
-    """Those behind it move up; nothing of it ran."""
-    async with running(backing.open(), tmp_path) as rig, served(rig.engine):
-        holder, gone, behind = await holding(rig), await queued(rig), await queued(rig, QUICK)
-        await rig.engine.abort(gone, actor=ANA)
-        assert order(rig.store) == [(holder, True), (behind, False)]
-        await rig.shop.finish("a")
-        await rig.committed.until("session:end", behind)
-        assert rig.shop.ran == ["a"]
-
-
-async def test_a_fork_of_a_holder_queues_behind_it(backing: Backing, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("service")
+async def test_a_fork_of_a_holder_queues_behind_it(rig: EngineRig) -> None:
     """It starts nothing while its parent holds the lock, also when it is answered; then it continues where it is."""
-    async with running(backing.open(), tmp_path) as rig, served(rig.engine):
-        parent = (await rig.settled(ASKING, service="api")).session_id
-        seq = (await rig.engine.state(parent)).seq
-        fork = await rig.engine.fork(parent, seq, actor=BEN)
-        assert order(rig.store) == [(parent, True), (fork, False)]
-        prompt_id = (await rig.open_prompt(fork)).prompt_id
-        state = await rig.engine.resume(fork, Answer(prompt_id, BEN, "answer:13", text="yes"))
-        assert (state.phase, state.pause_reason) == ("waiting", "waiting for lock deploy-api")
-        await rig.engine.resume(parent, "yes", actor=ANA)
-        await rig.committed.until("session:end", fork)
-        assert order(rig.store) == []
+    parent = (await rig.settled(ASKING, service="api")).session_id
+    seq = (await rig.engine.state(parent)).seq
+    fork = await rig.engine.fork(parent, seq, actor=BEN)
+    assert order(rig.store) == [(parent, True), (fork, False)]
+    state = await rig.answer(fork, actor=BEN, text="yes")
+    assert (state.phase, state.pause_reason) == ("waiting", "waiting for lock deploy-api")
+    await rig.engine.resume(parent, "yes", actor=ANA)
+    await rig.committed.until("session:end", fork)
+    assert order(rig.store) == []
 
 
 REFUSED = ASKING.replace("nodes:", "on_conflict: refuse\nnodes:")
 
 
-async def test_a_fork_that_may_not_wait_for_its_lock_is_refused(backing: Backing, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("service")
+async def test_a_fork_that_may_not_wait_for_its_lock_is_refused(rig: EngineRig) -> None:
     """With `on_conflict: refuse` nothing is stored while another one holds it, and it says which one does."""
-    async with running(backing.open(), tmp_path) as rig, served(rig.engine):
-        parent = (await rig.settled(REFUSED, service="api")).session_id
-        seq = (await rig.engine.state(parent)).seq
-        with pytest.raises(SessionError, match=f"held by {parent}"):
-            await rig.engine.fork(parent, seq, actor=BEN)
-        assert [head.session_id for head in rig.store.sessions.heads()] == [parent]
-        await rig.engine.abort(parent, actor=ANA)
-        fork = await rig.engine.fork(parent, seq, actor=BEN)
-        assert order(rig.store) == [(fork, True)]
+    parent = (await rig.settled(REFUSED, service="api")).session_id
+    seq = (await rig.engine.state(parent)).seq
+    with pytest.raises(SessionError, match=f"held by {parent}"):
+        await rig.engine.fork(parent, seq, actor=BEN)
+    assert [head.session_id for head in rig.store.sessions.heads()] == [parent]
+    await rig.engine.abort(parent, actor=ANA)
+    fork = await rig.engine.fork(parent, seq, actor=BEN)
+    assert order(rig.store) == [(fork, True)]
 
 
+@pytest.mark.usefixtures("service")
 async def test_a_fork_before_which_another_takes_the_lock_waits(
-    backing: Backing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rig: EngineRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What has run nodes is not failed by a lock: where somebody came first after all, it continues when that one has ended."""
-    async with running(backing.open(), tmp_path) as rig, served(rig.engine):
-        parent = (await rig.settled(REFUSED, service="api")).session_id
+    parent = (await rig.settled(REFUSED, service="api")).session_id
 
-        async def nobody_looked(self: Engine, state: State) -> None:
-            return None
+    async def nobody_looked(self: Engine, state: State) -> None:
+        return None
 
-        monkeypatch.setattr(Engine, "_refuse_locked", nobody_looked)
-        fork = await rig.engine.fork(parent, (await rig.engine.state(parent)).seq, actor=BEN)
-        await rig.engine.resume(parent, "yes", actor=ANA)
-        await rig.committed.until("lock:acquired", fork)
-        prompt_id = (await rig.open_prompt(fork)).prompt_id
-        await rig.engine.resume(fork, Answer(prompt_id, BEN, "answer:14", text="yes"))
-        await rig.committed.until("session:end", fork)
+    monkeypatch.setattr(Engine, "_refuse_locked", nobody_looked)
+    fork = await rig.engine.fork(parent, (await rig.engine.state(parent)).seq, actor=BEN)
+    await rig.engine.resume(parent, "yes", actor=ANA)
+    await rig.committed.until("lock:acquired", fork)
+    assert (await rig.answer(fork, actor=BEN, text="yes")).ended
 
 
-async def test_a_fork_takes_a_lock_that_is_free(backing: Backing, tmp_path: Path) -> None:
+async def test_a_fork_takes_a_lock_that_is_free(rig: EngineRig) -> None:
     """Its parent has ended: it waits for nobody, and holds the lock itself."""
-    async with running(backing.open(), tmp_path) as rig:
-        parent = (await rig.settled(ASKING, service="api")).session_id
-        seq = (await rig.engine.state(parent)).seq
-        await rig.engine.abort(parent, actor=ANA)
-        fork = await rig.engine.fork(parent, seq, actor=BEN)
-        assert order(rig.store) == [(fork, True)]
-        assert len((await rig.engine.state(fork)).open_prompts) == 1
+    parent = (await rig.settled(ASKING, service="api")).session_id
+    seq = (await rig.engine.state(parent)).seq
+    await rig.engine.abort(parent, actor=ANA)
+    fork = await rig.engine.fork(parent, seq, actor=BEN)
+    assert order(rig.store) == [(fork, True)]
+    assert len((await rig.engine.state(fork)).open_prompts) == 1
 
 
 async def test_a_session_that_is_brought_here_takes_its_lock_here(tmp_path: Path) -> None:

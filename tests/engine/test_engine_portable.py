@@ -64,17 +64,16 @@ async def test_a_session_goes_on_in_another_store(
         assert state.nodes["two"].output["stdout"] == "moved"
 
 
-async def test_a_session_goes_on_in_its_own_store(backing: Backing, tmp_path: Path) -> None:
+async def test_a_session_goes_on_in_its_own_store(rig: EngineRig) -> None:
     """A file of a session that is here exactly so resumes the session itself."""
-    async with running(backing.open(), tmp_path) as rig:
-        session_id = await waiting(rig)
-        data = await rig.engine.export(session_id)
-        prompt = await rig.open_prompt(session_id)
-        await rig.engine.resume_from_snapshot(data, Answer(prompt.prompt_id, ANA, "answer:12", text="here"))
-        assert (await rig.engine.parked(session_id)).status == "complete"
-        with pytest.raises(SnapshotRefused, match="resume the session itself"):
-            await rig.engine.resume_from_snapshot(data, message="again", actor=ANA)
-        assert rig.shop.ran == ["one", "two"]
+    session_id = await waiting(rig)
+    data = await rig.engine.export(session_id)
+    prompt = await rig.open_prompt(session_id)
+    await rig.engine.resume_from_snapshot(data, Answer(prompt.prompt_id, ANA, "answer:12", text="here"))
+    assert (await rig.engine.parked(session_id)).status == "complete"
+    with pytest.raises(SnapshotRefused, match="resume the session itself"):
+        await rig.engine.resume_from_snapshot(data, message="again", actor=ANA)
+    assert rig.shop.ran == ["one", "two"]
 
 
 async def test_a_timer_travels(backing: Backing, elsewhere: Backing, tmp_path: Path) -> None:
@@ -127,27 +126,30 @@ async def test_a_file_that_was_changed_is_refused(
         assert there.store.sessions.heads() == []
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"{", b"[]", b"null", b"{}", b"\xff\xfe", b"[" * 5000, b'{"a":' * 900 + b"1" + b"}" * 900]
+DEEP = (
+    b'{"version":1,"sessionId":"s","state":{},"journal":[],"flow":{},"mac":"","x":' + b"[" * 400 + b"]" * 400
 )
-async def test_what_is_no_snapshot_file_is_refused(data: bytes, tmp_path: Path) -> None:
+"""Nested beyond what can be signed."""
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"{}",
+        b"\xff\xfe",
+        b"[" * 5000,
+        b'{"a":' * 900 + b"1" + b"}" * 900,
+        DEEP + b"}",
+    ],
+)
+async def test_what_is_no_snapshot_file_is_refused(data: bytes, rig: EngineRig) -> None:
     """Any bytes at all give `SnapshotRefused`, never another error."""
-    async with running(Backing("memory", tmp_path).open(), tmp_path) as rig:
-        with pytest.raises(SnapshotRefused):
-            await rig.engine.resume_from_snapshot(data)
-
-
-async def test_a_deep_file_is_refused(tmp_path: Path) -> None:
-    """A file nested beyond what can be signed is refused like any other that is none of ours."""
-    deep = (
-        b'{"version":1,"sessionId":"s","state":{},"journal":[],"flow":{},"mac":"","x":'
-        + b"[" * 400
-        + b"]" * 400
-        + b"}"
-    )
-    async with running(Backing("memory", tmp_path).open(), tmp_path) as rig:
-        with pytest.raises(SnapshotRefused):
-            await rig.engine.resume_from_snapshot(deep)
+    with pytest.raises(SnapshotRefused):
+        await rig.engine.resume_from_snapshot(data)
 
 
 async def test_a_file_of_a_running_session_is_not_brought_elsewhere(
@@ -200,13 +202,12 @@ async def test_a_file_that_is_further_than_here_is_refused(
             await here.engine.resume_from_snapshot(theirs, message="x", actor=ANA)
 
 
-async def test_a_file_of_a_session_that_has_ended_here(backing: Backing, tmp_path: Path) -> None:
+async def test_a_file_of_a_session_that_has_ended_here(rig: EngineRig) -> None:
     """The same journal, ended: the error says how."""
-    async with running(backing.open(), tmp_path) as rig:
-        session_id = (await rig.settled("nodes: [{id: a, type: noop}]")).session_id
-        data = await rig.engine.export(session_id)
-        with pytest.raises(SessionEnded, match="is completed"):
-            await rig.engine.resume_from_snapshot(data, message="x", actor=ANA)
+    session_id = (await rig.settled("nodes: [{id: a, type: noop}]")).session_id
+    data = await rig.engine.export(session_id)
+    with pytest.raises(SessionEnded, match="is completed"):
+        await rig.engine.resume_from_snapshot(data, message="x", actor=ANA)
 
 
 async def test_a_snapshot_directory_holds_a_file_for_each_paused_session(

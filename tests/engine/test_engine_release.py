@@ -8,7 +8,7 @@ import pytest
 
 from engine.language.errors import Corrupt, SessionQuarantined, UnknownSession
 from tests.engine.test_engine_recovery import damage, two_waiting
-from tests.support.engine import Backing, running, served
+from tests.support.engine import Backing, EngineRig, running, served
 
 
 @pytest.mark.parametrize("table", ["journal", "sessions"])
@@ -32,8 +32,7 @@ async def test_what_verifies_again_is_released_and_goes_on(
         assert (await rig.reply(session_id, "fine")).status == "complete"
 
 
-async def test_a_session_that_is_not_known_is_not_released(backing: Backing, tmp_path: Path) -> None:
+async def test_a_session_that_is_not_known_is_not_released(rig: EngineRig) -> None:
     """There is nothing to verify."""
-    async with running(backing.open(), tmp_path) as rig:
-        with pytest.raises(UnknownSession):
-            rig.store.sessions.release("session-none")
+    with pytest.raises(UnknownSession):
+        rig.store.sessions.release("session-none")

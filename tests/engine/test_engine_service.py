@@ -53,8 +53,7 @@ def outcome(store: Store, key: str) -> str | None:
 async def test_an_answer_of_another_process_is_applied(backing: Backing, tmp_path: Path) -> None:
     """A row that another connection wrote is noticed, carried out and consumed in the step's own commit."""
     async with running(backing.open(), tmp_path) as rig, served(rig.engine):
-        session_id = (await rig.settled(ASK)).session_id
-        prompt_id = (await rig.open_prompt(session_id)).prompt_id
+        session_id, prompt_id = await rig.asked(ASK)
         cli = backing.open()
         put(
             cli,
@@ -162,17 +161,6 @@ async def test_rows_survive_a_restart(backing: Backing, tmp_path: Path) -> None:
         assert outcome(rig.store, "m2") in ("applied", "refused")
 
 
-async def test_a_request_during_work_reaches_the_session(backing: Backing, tmp_path: Path) -> None:
-    """An abort of another process ends a session whose node runs here."""
-    async with running(backing.open(), tmp_path) as rig, served(rig.engine) as service:
-        session_id = await rig.start(WORK)
-        await rig.shop.running("a")
-        put(rig.store, remote_commands.item("cli:1", session_id, "abort", actor=ANA))
-        service.notify()
-        await rig.committed.until("session:end", session_id)
-        assert (await rig.engine.state(session_id)).status == "aborted"
-
-
 # --- handlers -----------------------------------------------------------------------------------------------
 
 
@@ -248,13 +236,12 @@ async def test_a_handler_that_raises_is_tried_again(backing: Backing, tmp_path: 
         await until(lambda: outcome(rig.store, "a1") == "done")
 
 
-async def test_rows_of_kinds_that_nobody_handles_here_are_left(backing: Backing, tmp_path: Path) -> None:
+async def test_rows_of_kinds_that_nobody_handles_here_are_left(rig: EngineRig) -> None:
     """A row for another part of the program stays unconsumed."""
-    async with running(backing.open(), tmp_path) as rig:
-        put(rig.store, InboxItem("x1", "other", b"{}"))
-        async with served(rig.engine):
-            pass
-        assert outcome(rig.store, "x1") is None
+    put(rig.store, InboxItem("x1", "other", b"{}"))
+    async with served(rig.engine):
+        pass
+    assert outcome(rig.store, "x1") is None
 
 
 # --- whose sessions -----------------------------------------------------------------------------------------
@@ -303,25 +290,22 @@ async def test_many_timers_that_are_not_wanted_hold_back_none_that_is(
             assert len(rig.store.timers.rows(limit=500)) == len(theirs)
 
 
-async def test_a_session_that_waits_for_a_delivery_is_taken_up_once(backing: Backing, tmp_path: Path) -> None:
+async def test_a_session_that_waits_for_a_delivery_is_taken_up_once(rig: EngineRig) -> None:
     """It is running and nobody's: sweeping it again and again would only write epochs."""
-    async with running(backing.open(), tmp_path) as rig:
-        session_id = (await rig.settled(TELL)).session_id
-        async with served(rig.engine) as service:
-            epoch = (await rig.engine.head(session_id)).epoch
-            for _ in range(3):
-                service._swept = float("-inf")
-                await service._sweep()
-            assert (await rig.engine.head(session_id)).epoch == epoch
-            put(
-                rig.store,
-                remote_commands.item(
-                    "d1", session_id, "delivered", path="tell", attempt=1, output={"ts": "1"}
-                ),
-            )
-            service.notify()
-            await rig.committed.until("session:end", session_id)
-            assert rig.shop.ran == ["b"]
+    session_id = (await rig.settled(TELL)).session_id
+    async with served(rig.engine) as service:
+        epoch = (await rig.engine.head(session_id)).epoch
+        for _ in range(3):
+            service._swept = float("-inf")
+            await service._sweep()
+        assert (await rig.engine.head(session_id)).epoch == epoch
+        put(
+            rig.store,
+            remote_commands.item("d1", session_id, "delivered", path="tell", attempt=1, output={"ts": "1"}),
+        )
+        service.notify()
+        await rig.committed.until("session:end", session_id)
+        assert rig.shop.ran == ["b"]
 
 
 async def test_one_sessions_trouble_stops_no_other(backing: Backing, tmp_path: Path) -> None:
@@ -367,17 +351,14 @@ async def test_a_store_that_fails_for_a_while_is_asked_again(backing: Backing, t
         await rig.committed.until("session:end", session_id)
 
 
-async def test_a_timer_that_belongs_to_nothing_is_not_fired_in_a_rush(
-    backing: Backing, tmp_path: Path
-) -> None:
+async def test_a_timer_that_belongs_to_nothing_is_not_fired_in_a_rush(rig: EngineRig) -> None:
     """An overdue timer that changes nothing is looked at again later, not at once."""
-    async with running(backing.open(), tmp_path) as rig:
-        session_id = (await rig.settled(ASK)).session_id
-        with_timer = Timer("stale", session_id, "2020-01-01T00:00:00.000Z")
-        rig.store.consume((), rig.clock.now, [with_timer])
-        service = Dispatcher(rig.engine)
-        assert await service._fire() >= 0.1
-        assert (await rig.engine.state(session_id)).phase == "waiting"
+    session_id = (await rig.settled(ASK)).session_id
+    with_timer = Timer("stale", session_id, "2020-01-01T00:00:00.000Z")
+    rig.store.consume((), rig.clock.now, [with_timer])
+    service = Dispatcher(rig.engine)
+    assert await service._fire() >= 0.1
+    assert (await rig.engine.state(session_id)).phase == "waiting"
 
 
 # --- wake-ups -----------------------------------------------------------------------------------------------

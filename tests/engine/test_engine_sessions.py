@@ -15,12 +15,9 @@ from engine.journal.events import Event
 from engine.journal.state import State
 from engine.language.errors import (
     AlreadyAnswered,
-    EmptyMessage,
-    InvalidAnswer,
     InvalidInputs,
     NotAllowed,
     SchemaTooNew,
-    SessionEnded,
     SessionError,
     SessionRunning,
     UnknownSession,
@@ -33,6 +30,7 @@ from tests.support.engine import (
     ANA,
     BEN,
     Backing,
+    EngineRig,
     FaultyStore,
     Workshop,
     counted,
@@ -52,17 +50,16 @@ nodes:
 WORK = "nodes: [{id: a, type: shell, with: {run: [wait]}}, {id: b, type: shell, with: {run: [now]}}]"
 
 
-async def test_a_flow_runs_to_its_question_and_on_after_the_reply(backing: Backing, tmp_path: Path) -> None:
+async def test_a_flow_runs_to_its_question_and_on_after_the_reply(rig: EngineRig) -> None:
     """Start, pause, reply, end; each node ran once and the session left no memory while it waited."""
-    async with running(backing.open(), tmp_path) as rig:
-        state = await rig.settled(STEPS)
-        assert (state.status, state.phase) == ("paused", "waiting")
-        assert rig.live() == []
-        state = await rig.reply(state.session_id, "go on")
-        assert state.status == "complete"
-        assert rig.shop.ran == ["one", "two"]
-        assert state.nodes["two"].output["stdout"] == "go on"
-        assert rig.live() == []
+    state = await rig.settled(STEPS)
+    assert (state.status, state.phase) == ("paused", "waiting")
+    assert rig.live() == []
+    state = await rig.reply(state.session_id, "go on")
+    assert state.status == "complete"
+    assert rig.shop.ran == ["one", "two"]
+    assert state.nodes["two"].output["stdout"] == "go on"
+    assert rig.live() == []
 
 
 async def test_a_start_is_durable_when_it_returns(backing: Backing, tmp_path: Path) -> None:
@@ -103,88 +100,46 @@ async def test_what_a_start_refuses_leaves_no_session(backing: Backing, tmp_path
         assert rig.live() == []
 
 
-async def test_a_session_id_that_is_taken_is_refused(backing: Backing, tmp_path: Path) -> None:
+async def test_a_session_id_that_is_taken_is_refused(rig: EngineRig) -> None:
     """A second start under one id fails, and the first session continues undisturbed."""
-    async with running(backing.open(), tmp_path) as rig:
-        await rig.engine.start(flow_of(WORK), {}, actor=ANA, session_id="session-1")
-        await rig.shop.running("a")
-        with pytest.raises(SessionRunning):
-            await rig.engine.start(flow_of(ASK), {}, actor=ANA, session_id="session-1")
-        await rig.shop.finish("a")
-        assert (await rig.engine.parked("session-1")).status == "complete"
-        with pytest.raises(Exception, match="exists already"):
-            await rig.engine.start(flow_of(ASK), {}, actor=ANA, session_id="session-1")
-        assert rig.shop.ran == ["a", "b"]
+    await rig.engine.start(flow_of(WORK), {}, actor=ANA, session_id="session-1")
+    await rig.shop.running("a")
+    with pytest.raises(SessionRunning):
+        await rig.engine.start(flow_of(ASK), {}, actor=ANA, session_id="session-1")
+    await rig.shop.finish("a")
+    assert (await rig.engine.parked("session-1")).status == "complete"
+    with pytest.raises(Exception, match="exists already"):
+        await rig.engine.start(flow_of(ASK), {}, actor=ANA, session_id="session-1")
+    assert rig.shop.ran == ["a", "b"]
 
 
 @pytest.mark.parametrize("session_id", ["session-unknown", "", "../x", "a' OR 1=1"])
-async def test_a_session_that_does_not_exist(backing: Backing, tmp_path: Path, session_id: str) -> None:
+async def test_a_session_that_does_not_exist(rig: EngineRig, session_id: str) -> None:
     """Every question about it says so, and nothing is made up."""
-    async with running(backing.open(), tmp_path) as rig:
-        for call in (
-            rig.engine.resume(session_id, "x", actor=ANA),
-            rig.engine.abort(session_id, actor=ANA),
-            rig.engine.inspect(session_id),
-            rig.engine.state(session_id),
-            rig.engine.export(session_id),
-            rig.engine.apply(session_id, None),
-        ):
-            with pytest.raises(UnknownSession):
-                await call
-        assert rig.live() == []
+    for call in (
+        rig.engine.resume(session_id, "x", actor=ANA),
+        rig.engine.abort(session_id, actor=ANA),
+        rig.engine.pause(session_id, actor=ANA),
+        rig.engine.inspect(session_id),
+        rig.engine.state(session_id),
+        rig.engine.export(session_id),
+        rig.engine.apply(session_id, None),
+    ):
+        with pytest.raises(UnknownSession):
+            await call
+    assert rig.live() == []
 
 
-async def test_a_resume_needs_words(backing: Backing, tmp_path: Path) -> None:
-    """An empty message is refused and changes nothing."""
-    async with running(backing.open(), tmp_path) as rig:
-        session_id = (await rig.settled(ASK)).session_id
-        for text in ("", "  \n"):
-            with pytest.raises(EmptyMessage):
-                await rig.engine.resume(session_id, text, actor=ANA)
-        assert "session:message" not in await rig.types(session_id)
-
-
-async def test_a_resume_of_a_running_session_says_so(backing: Backing, tmp_path: Path) -> None:
+async def test_a_resume_of_a_running_session_says_so(rig: EngineRig) -> None:
     """A second resume while the session runs is a no-op with a clear error."""
-    async with running(backing.open(), tmp_path) as rig:
-        session_id = await rig.start(WORK)
-        await rig.shop.running("a")
-        before = await rig.types(session_id)
-        with pytest.raises(SessionRunning):
-            await rig.engine.resume(session_id, "again", actor=ANA)
-        assert await rig.types(session_id) == before
-        await rig.shop.finish("a")
-        assert (await rig.engine.parked(session_id)).status == "complete"
-
-
-async def test_a_resume_of_an_ended_session_says_how_it_ended(backing: Backing, tmp_path: Path) -> None:
-    """Complete, failed and aborted sessions are not resumed."""
-    async with running(backing.open(), tmp_path) as rig:
-        for flow, how in (
-            ("nodes: [{id: a, type: noop}]", "complete"),
-            ("nodes: [{id: a, type: fail, with: {message: no}}]", "failed"),
-        ):
-            session_id = (await rig.settled(flow)).session_id
-            with pytest.raises(SessionEnded, match=how):
-                await rig.engine.resume(session_id, "x", actor=ANA)
-            with pytest.raises(SessionEnded):
-                await rig.engine.abort(session_id, actor=ANA)
-        session_id = (await rig.settled(ASK)).session_id
-        await rig.engine.abort(session_id, actor=ANA)
-        with pytest.raises(SessionEnded, match="is cancelled"):
-            await rig.engine.resume(session_id, "x", actor=ANA)
-
-
-async def test_an_answer_names_its_prompt(backing: Backing, tmp_path: Path) -> None:
-    """With `prompt_id` a text or an option's value answers that prompt."""
-    flow = "nodes: [{id: q, type: ask, with: {message: Which?, choices: [eu, us]}}]"
-    async with running(backing.open(), tmp_path) as rig:
-        session_id = (await rig.settled(flow)).session_id
-        prompt = await rig.open_prompt(session_id)
-        with pytest.raises(InvalidAnswer):
-            await rig.engine.resume(session_id, Answer(prompt.prompt_id, ANA, "answer:11", text="asia"))
-        state = await rig.engine.resume(session_id, Answer(prompt.prompt_id, ANA, "answer:10", value="us"))
-        assert state.nodes["q"].output["value"] == "us"
+    session_id = await rig.start(WORK)
+    await rig.shop.running("a")
+    before = await rig.types(session_id)
+    with pytest.raises(SessionRunning):
+        await rig.engine.resume(session_id, "again", actor=ANA)
+    assert await rig.types(session_id) == before
+    await rig.shop.finish("a")
+    assert (await rig.engine.parked(session_id)).status == "complete"
 
 
 ANSWERS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -202,8 +157,7 @@ async def test_every_kind_of_answer_resumes_from_the_snapshot(kind: str, way: st
     more, given = ANSWERS[kind]
     backing = Backing("sqlite", tmp_path)
     async with running(backing.open(), tmp_path) as rig:
-        session_id = (await rig.settled(ASK.replace("message: How?", f"message: How?{more}"))).session_id
-        prompt_id = (await rig.open_prompt(session_id)).prompt_id
+        session_id, prompt_id = await rig.asked(ASK.replace("message: How?", f"message: How?{more}"))
     async with running(backing.open(), tmp_path) as rig:
         resumed: list[object] = []
         resume, loaded, read = rig.engine.resume, rig.store.sessions._loaded, []
@@ -228,10 +182,9 @@ async def test_an_answer_asks_the_policy_once(backing: Backing, tmp_path: Path) 
     async with running(
         backing.open(), tmp_path, policy=lambda actor, action, *_: asked.append(action)
     ) as rig:
-        session_id = (await rig.settled(ASK)).session_id
+        session_id, _ = await rig.asked(ASK)
         asked.clear()
-        prompt_id = (await rig.open_prompt(session_id)).prompt_id
-        await rig.engine.resume(session_id, Answer(prompt_id, ANA, "k", text="fine"))
+        await rig.answer(session_id, text="fine")
         assert asked == ["answer"]
 
 
@@ -251,19 +204,17 @@ async def test_what_is_due_after_a_step_is_computed_once(
     assert len(seen) == len({id(state) for state in seen})
 
 
-async def test_of_many_answers_at_once_one_wins(backing: Backing, tmp_path: Path) -> None:
+async def test_of_many_answers_at_once_one_wins(rig: EngineRig) -> None:
     """If ten people answer at once, one answer is journaled and nine are told who was first."""
     flow = "nodes: [{id: q, type: ask, with: {message: Which?, choices: [eu, us]}}]"
-    async with running(backing.open(), tmp_path) as rig:
-        session_id = (await rig.settled(flow)).session_id
-        prompt_id = (await rig.open_prompt(session_id)).prompt_id
-        answers = [
-            rig.engine.resume(session_id, Answer(prompt_id, ANA, f"k{number}", value="eu"))
-            for number in range(10)
-        ]
-        outcomes = await asyncio.gather(*answers, return_exceptions=True)
-        assert sum(isinstance(outcome, AlreadyAnswered) for outcome in outcomes) == 9
-        assert (await rig.types(session_id)).count("prompt:answered") == 1
+    session_id, prompt_id = await rig.asked(flow)
+    answers = [
+        rig.engine.resume(session_id, Answer(prompt_id, ANA, f"k{number}", value="eu"))
+        for number in range(10)
+    ]
+    outcomes = await asyncio.gather(*answers, return_exceptions=True)
+    assert sum(isinstance(outcome, AlreadyAnswered) for outcome in outcomes) == 9
+    assert (await rig.types(session_id)).count("prompt:answered") == 1
 
 
 async def test_of_two_engines_one_answer_wins(backing: Backing, tmp_path: Path) -> None:
@@ -284,14 +235,13 @@ async def test_of_two_engines_one_answer_wins(backing: Backing, tmp_path: Path) 
         assert len(one.shop.ran + two.shop.ran) == 2
 
 
-async def test_a_failing_node_fails_its_flow(backing: Backing, tmp_path: Path) -> None:
+async def test_a_failing_node_fails_its_flow(rig: EngineRig) -> None:
     """The outcome `Failed` ends the session as failed, with its error in the inspection."""
-    async with running(backing.open(), tmp_path) as rig:
-        session_id = await rig.start(WORK)
-        await rig.shop.finish("a", Failed("exit_code", "it broke", {"exit_code": 3}))
-        assert (await rig.engine.parked(session_id)).status == "failed"
-        data = await rig.engine.inspect(session_id)
-        assert data["error"] == {"type": "exit_code", "message": "it broke", "details": {"exit_code": 3}}
+    session_id = await rig.start(WORK)
+    await rig.shop.finish("a", Failed("exit_code", "it broke", {"exit_code": 3}))
+    assert (await rig.engine.parked(session_id)).status == "failed"
+    data = await rig.engine.inspect(session_id)
+    assert data["error"] == {"type": "exit_code", "message": "it broke", "details": {"exit_code": 3}}
 
 
 async def test_a_runner_that_raises_is_a_failure_of_its_node(backing: Backing, tmp_path: Path) -> None:
@@ -308,66 +258,37 @@ async def test_a_runner_that_raises_is_a_failure_of_its_node(backing: Backing, t
         assert state.status == "failed"
 
 
-async def test_an_output_that_is_no_json_fails_its_node(backing: Backing, tmp_path: Path) -> None:
+async def test_an_output_that_is_no_json_fails_its_node(rig: EngineRig) -> None:
     """What cannot be stored is a failure of the node, and the engine continues."""
-    async with running(backing.open(), tmp_path) as rig:
-        session_id = await rig.start(WORK)
-        await rig.shop.finish("a", Completed({"x": object()}))
-        assert (await rig.engine.parked(session_id)).status == "failed"
-        session_id = await rig.start(WORK)
-        await rig.shop.finish("a", Failed("exit_code", "\ud800", object()))
-        assert (await rig.engine.parked(session_id)).status == "failed"
+    session_id = await rig.start(WORK)
+    await rig.shop.finish("a", Completed({"x": object()}))
+    assert (await rig.engine.parked(session_id)).status == "failed"
+    session_id = await rig.start(WORK)
+    await rig.shop.finish("a", Failed("exit_code", "\ud800", object()))
+    assert (await rig.engine.parked(session_id)).status == "failed"
 
 
-async def test_inspection_shows_a_waiting_node(backing: Backing, tmp_path: Path) -> None:
+async def test_inspection_shows_a_waiting_node(rig: EngineRig) -> None:
     """A waiting node's output is `{awaiting, promptId}`; status, phase and place are there; nothing is claimed."""
-    async with running(backing.open(), tmp_path) as rig:
-        session_id = (await rig.settled(STEPS)).session_id
-        before = rig.store.sessions.head(session_id)
-        data = await rig.engine.inspect(session_id)
-        prompt = await rig.open_prompt(session_id)
-        assert data["outputs"]["q"] == {"awaiting": True, "promptId": prompt.prompt_id}
-        assert data["outputs"]["one"]["stdout"] == "1"
-        assert (data["status"], data["phase"], data["currentNodeId"]) == ("paused", "waiting", "q")
-        assert (data["owner"], data["quarantined"]) == (None, None)
-        assert rig.store.sessions.head(session_id) == before
+    session_id = (await rig.settled(STEPS)).session_id
+    before = rig.store.sessions.head(session_id)
+    data = await rig.engine.inspect(session_id)
+    prompt = await rig.open_prompt(session_id)
+    assert data["outputs"]["q"] == {"awaiting": True, "promptId": prompt.prompt_id}
+    assert data["outputs"]["one"]["stdout"] == "1"
+    assert (data["status"], data["phase"], data["currentNodeId"]) == ("paused", "waiting", "q")
+    assert (data["owner"], data["quarantined"]) == (None, None)
+    assert rig.store.sessions.head(session_id) == before
 
 
-async def test_an_abort_of_a_running_node_waits_for_its_end(backing: Backing, tmp_path: Path) -> None:
-    """The node is told to leave, its outcome is recorded, and only then the session ends."""
-    async with running(backing.open(), tmp_path) as rig:
-        session_id = await rig.start(WORK)
-        await rig.shop.running("a")
-        state = await rig.engine.abort(session_id, actor=ANA, reason="enough")
-        assert state.phase == "finalizing"
-        assert (await rig.engine.parked(session_id)).status == "aborted"
-        types = await rig.types(session_id)
-        assert types[-3:] == ["session:abort", "node:interrupted", "session:end"]
-        assert rig.shop.ran == ["a"]
-
-
-async def test_an_abort_and_a_completion_at_once(backing: Backing, tmp_path: Path) -> None:
-    """A node that ends well although it was told to leave is recorded as completed; the session stays aborted."""
-    async with running(backing.open(), tmp_path) as rig:
-        session_id = await rig.start(WORK.replace("[wait]", "[stubborn]"))
-        await rig.shop.running("a")
-        await rig.engine.abort(session_id, actor=ANA)
-        with pytest.raises(SessionEnded):
-            await rig.engine.abort(session_id, actor=ANA)
-        await rig.shop.finish("a")
-        state = await rig.engine.parked(session_id)
-        assert (state.status, state.nodes["a"].status) == ("aborted", "completed")
-
-
-async def test_many_pure_nodes_do_not_stop_half_way(backing: Backing, tmp_path: Path) -> None:
+async def test_many_pure_nodes_do_not_stop_half_way(rig: EngineRig) -> None:
     """A flow of more nodes than one turn begins is run to its end, with the store kept in step."""
     nodes = "".join(f"  - {{id: n{number}, type: noop}}\n" for number in range(450))
-    async with running(backing.open(), tmp_path) as rig:
-        state = await asyncio.wait_for(rig.settled(f"nodes:\n{nodes}"), 30)
-        assert state.status == "complete"
-        head = rig.store.sessions.head(state.session_id)
-        assert head is not None
-        assert head.status == "complete"
+    state = await asyncio.wait_for(rig.settled(f"nodes:\n{nodes}"), 30)
+    assert state.status == "complete"
+    head = rig.store.sessions.head(state.session_id)
+    assert head is not None
+    assert head.status == "complete"
 
 
 @pytest.mark.parametrize(
@@ -410,47 +331,12 @@ def _raises(state: State, events: Sequence[Event]) -> None:
     raise ZeroDivisionError("a subscriber that is broken")
 
 
-async def test_a_subscriber_that_raises_disturbs_nobody(backing: Backing, tmp_path: Path) -> None:
+async def test_a_subscriber_that_raises_disturbs_nobody(rig: EngineRig) -> None:
     """Committed is committed: a broken listener is logged and the session continues."""
-    async with running(backing.open(), tmp_path) as rig:
-        stop = rig.engine.subscribe(_raises)
-        assert (await rig.settled(STEPS)).status == "paused"
-        stop()
-        assert [event.type for event in rig.seen][:2] == ["session:start", "flow:started"]
-
-
-async def test_what_is_remembered_of_a_session_is_not_believed_when_another_process_wrote(
-    tmp_path: Path,
-) -> None:
-    """An engine that gave a session up loads it again when somebody else has claimed it since."""
-    from engine.flow.load import load_flow
-    from engine.language.actors import Actor
-    from engine.run.engine import Engine
-    from engine.storage.sqlite import open_sqlite
-
-    me = Actor.local("ana")
-    text = "flow: two\nnodes:\n" + "".join(
-        f"  - {{id: q{number}, type: ask, with: {{message: Q{number}}}}}\n" for number in range(3)
-    )
-
-    def engine() -> Engine:
-        store = open_sqlite(tmp_path / "warm.db")
-        return Engine(store, policy=lambda *_: None, runners={}, home=tmp_path)
-
-    first, second = engine(), engine()
-    await first.open()
-    await second.open()
-    session_id = await first.start(load_flow(text, "two.yml"), {}, actor=me)
-    await first.parked(session_id)
-    await second.resume(session_id, "by the second", actor=me)
-    await second.parked(session_id)
-    await first.resume(session_id, "by the first", actor=me)
-    state = await first.parked(session_id)
-    assert state.nodes["q0"].output["text"] == "by the second"
-    assert state.nodes["q1"].output["text"] == "by the first"
-    for one in (first, second):
-        await one.close()
-        one.store.close()
+    stop = rig.engine.subscribe(_raises)
+    assert (await rig.settled(STEPS)).status == "paused"
+    stop()
+    assert [event.type for event in rig.seen][:2] == ["session:start", "flow:started"]
 
 
 @pytest.mark.parametrize("given", ["../../x", "session-../x", "session-", "session-a/b", "x", "session-a\n"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 from pathlib import Path
 
 import orjson
@@ -14,13 +15,14 @@ from engine.flow.load import flow_from_body
 from engine.journal import snapshot
 from engine.journal.events import SCHEMA_VERSION, decode_event
 from engine.journal.records import Commit, Head, InboxItem, PutOutbox, Row, Stored
-from engine.language.errors import Corrupt, SchemaTooNew, SessionQuarantined
+from engine.language.errors import Corrupt, MalformedJournal, SchemaTooNew, SessionQuarantined
+from engine.run.remote_commands import actor_json
 from engine.run.sessions import Sessions
 from engine.storage import sealing
 from engine.storage.packing import packed_together
 from engine.storage.store import Store
 from tests.storage.storagekit import claim
-from tests.support.engine import ANA, START, Backing, EngineRig, flow_of, running, served
+from tests.support.engine import ANA, START, Backing, flow_of, running, served
 
 ASK = "nodes: [{id: q, type: ask, with: {message: How?}}, {id: b, type: set, with: {said: '{{ nodes.q.text }}'}}]"
 NEWER = SCHEMA_VERSION + 1
@@ -49,9 +51,7 @@ async def paused(backing: Backing, home: Path) -> str:
         return (await rig.settled(ASK)).session_id
 
 
-def message(rig: EngineRig, key: str = "k1") -> Message:
-    """Something that a person says."""
-    return Message("fine", ANA, key)
+SAID = Message("fine", ANA, "k1")
 
 
 async def test_an_unknown_event_is_left_for_a_newer_release(backing: Backing, tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ async def test_an_unknown_event_is_left_for_a_newer_release(backing: Backing, tm
     async with running(backing.open(), tmp_path) as rig:
         before = list(rig.store.sessions.journal(session))
         with pytest.raises(SchemaTooNew, match="newer release"):
-            await rig.engine.apply(session, message(rig))
+            await rig.engine.apply(session, SAID)
         head = rig.store.sessions.head(session)
         assert head is not None
         assert (head.quarantined, head.owner, head.status) == (None, None, "paused")
@@ -75,7 +75,7 @@ async def test_an_unknown_field_is_left_for_a_newer_release(backing: Backing, tm
     written(backing.open(), session, type="session:message", text="x", actor={}, key="k", mood="good")
     async with running(backing.open(), tmp_path) as rig:
         with pytest.raises(SchemaTooNew):
-            await rig.engine.apply(session, message(rig))
+            await rig.engine.apply(session, SAID)
         assert (await rig.engine.head(session)).quarantined is None
 
 
@@ -136,41 +136,29 @@ async def test_a_row_for_a_newer_session_is_kept_unread(backing: Backing, tmp_pa
     async with running(backing.open(), tmp_path) as rig:
         other = (await rig.settled(ASK)).session_id
         for key, about in (("one", session), ("two", other)):
-            body = orjson.dumps({"do": "message", "text": "fine", "actor": _ana()})
+            body = orjson.dumps({"do": "message", "text": "fine", "actor": actor_json(ANA)})
             await rig.engine.writer.ingest([InboxItem(key, "request", body, about)], START)
         async with served(rig.engine):
             await rig.committed.until("session:end", other)
         assert [row.key for row in rig.store.inbox.rows()] == ["one"]
 
 
-def _ana() -> dict[str, object]:
-    from engine.run.remote_commands import actor_json
-
-    return actor_json(ANA)
-
-
 async def test_a_version_that_was_changed_is_damage(backing: Backing, tmp_path: Path) -> None:
     """The version is covered by the row's MAC: nobody gets a session left alone by raising it."""
     session = await paused(backing, tmp_path)
-    store = backing.open()
-    head = store.sessions.head(session)
-    rows = list(store.sessions.journal(session))
-    assert head is not None
+    with closing(backing.open()) as store:
+        rows = list(store.sessions.journal(session))
+    flow = flow_of(ASK)
     sealer = sealing.Sealer(b"k" * 32)
     origin = sealer.origin(session, None, None, b"")
-    record = sealing.created(Commit(session, 1, 0, START, "running", "running"), _new(), origin)
+    new = sealing.NewSession(flow.name, flow.digest, flow.body())
+    record = sealing.created(Commit(session, 1, 0, START, "running", "running"), new, origin)
     commit = Commit(session, 1, 0, START, "running", "running", events=tuple(rows))
     row = sealing.linked(sealer, commit, packed_together(rows), origin)
     record = sealing.advanced(sealer, record, commit, row.mac)
     assert sealing.verified_events(sealer, record, [row], seq=0, chain=origin) == tuple(rows)
     with pytest.raises(Corrupt):
         sealing.verified_events(sealer, record, [row.but(version=NEWER)], seq=0, chain=origin)
-    store.close()
-
-
-def _new() -> sealing.NewSession:
-    flow = flow_of(ASK)
-    return sealing.NewSession(flow.name, flow.digest, flow.body())
 
 
 def test_a_flow_that_a_newer_release_pinned_is_left() -> None:
@@ -182,8 +170,6 @@ def test_a_flow_that_a_newer_release_pinned_is_left() -> None:
 @pytest.mark.parametrize("body", [b"{}", b'{"type":3}', b"[]", b'{"type":"timer:fired","seq":1}'])
 def test_what_no_release_wrote_is_malformed(body: bytes) -> None:
     """Only an unknown name speaks of a newer release; what lacks a type or a field does not."""
-    from engine.language.errors import MalformedJournal
-
     with pytest.raises(MalformedJournal):
         decode_event(body)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from engine.run.session import RequestRefused
 from engine.storage.leases import Served, lease
 from engine.testing import ManualClock
 from engine.testing.clock import START
-from tests.support.engine import Workshop, everybody, running
+from tests.support.engine import Workshop, running
 
 ANA, BEN = Actor.local("ana"), Actor.local("ben")
 GATE = """
@@ -29,6 +29,7 @@ flow: gated
 nodes:
   - {id: gate, type: approval, with: {message: "Ship it?", approvers: ["local:ben"]}}
 """
+QUESTION = "flow: q\nnodes: [{id: q, type: ask, with: {message: Q?}}]"
 SAYS = "flow: says\nnodes: [{id: say, type: message, with: {text: Hello}}]"
 AGENT = """
 flow: thinks
@@ -37,18 +38,19 @@ nodes: [{id: think, type: agent, with: {prompt: "Why?"}}]
 
 
 class Recorder:
-    """A frontend that notes what it is told, and raises what it is told to raise."""
+    """A frontend that notes what it is told, raises what it is told to raise, and returns what it is told to return."""
 
-    def __init__(self, *raises: Exception) -> None:
+    def __init__(self, *raises: BaseException, **gives: Any) -> None:
         self.calls: list[tuple[str, Any]] = []
         self.keys: list[str] = []
         self.seen: list[str] = []
         self.raises = list(raises)
+        self.gives = gives
 
     async def ask(self, state: State, asked: Asked, key: str) -> dict[str, Json]:
         """Note a question."""
         self._note("ask", asked.message, key)
-        return {"page": asked.prompt_id}
+        return self.gives.get("ask", {"page": asked.prompt_id})
 
     async def close(self, state: State, asked: Asked) -> None:
         """Note the end of a question."""
@@ -57,7 +59,7 @@ class Recorder:
     async def deliver(self, message: Message, key: str) -> dict[str, Json]:
         """Note a message."""
         self._note("deliver", message.text, key)
-        return {"page": "wall"}
+        return self.gives.get("deliver", {"page": "wall"})
 
     def observe(self, state: State, events: Sequence[Event]) -> None:
         """Note events."""
@@ -75,6 +77,13 @@ def runtime(tmp_path: Path, **options: Any) -> Runtime:
     return Runtime(f"sqlite:///{tmp_path}/flows.db", **options)
 
 
+@pytest.fixture
+async def place(tmp_path: Path) -> AsyncIterator[Runtime]:
+    """It, open and without a frontend."""
+    async with runtime(tmp_path) as made:
+        yield made
+
+
 async def begun(place: Runtime, text: str) -> Session:
     """A session of this flow, where it rests."""
     session = await place.start(load_flow(text), actor=ANA)
@@ -83,26 +92,23 @@ async def begun(place: Runtime, text: str) -> Session:
 
 
 async def test_a_secret_that_is_not_set_is_named_before_the_start(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    place: Runtime, caplog: pytest.LogCaptureFixture
 ) -> None:
     """In the log, and the session asks first what it asks."""
     uses = "  - {id: use, type: shell, with: {run: [x], env: {A: '{{ secrets.NOBODY_SET }}'}}}\n"
-    async with Runtime(f"sqlite:///{tmp_path}/sayso.db") as runtime:
-        session = await runtime.start(load_flow(GATE + uses), actor=ANA)
-        await session.rest()
-        assert [asked.message for asked in session.questions] == ["Ship it?"]
+    session = await begun(place, GATE + uses)
+    assert [asked.message for asked in session.questions] == ["Ship it?"]
     assert "flow gated: secret NOBODY_SET is not set" in caplog.text
 
 
-async def test_an_approval_counts_only_from_whom_it_names(tmp_path: Path) -> None:
+async def test_an_approval_counts_only_from_whom_it_names(place: Runtime) -> None:
     """The policy is the strict one unless another is given."""
-    async with runtime(tmp_path) as place:
-        session = await begun(place, GATE)
-        with pytest.raises(RequestRefused, match="ben") as refused:
-            await session.answer("approve", actor=ANA)
-        assert refused.value.code == "not_allowed"
-        await session.answer("approve", actor=BEN)
-        assert (await session.rest()).status == "complete"
+    session = await begun(place, GATE)
+    with pytest.raises(RequestRefused, match="ben") as refused:
+        await session.answer("approve", actor=ANA)
+    assert refused.value.code == "not_allowed"
+    await session.answer("approve", actor=BEN)
+    assert (await session.rest()).status == "complete"
 
 
 @pytest.mark.parametrize(
@@ -142,10 +148,9 @@ nodes:
         await session.rest()
 
 
-async def test_a_message_without_a_frontend_fails_with_a_sentence(tmp_path: Path) -> None:
+async def test_a_message_without_a_frontend_fails_with_a_sentence(place: Runtime) -> None:
     """It does not run forever, and its error says what to do."""
-    async with runtime(tmp_path) as place:
-        session = await begun(place, SAYS)
+    session = await begun(place, SAYS)
     assert session.status == "failed"
     assert "give the Runtime a frontend" in str(session.error)
 
@@ -164,11 +169,7 @@ async def test_an_agent_without_a_model_asks_with_a_sentence(
 
 async def test_an_engine_without_a_runner_says_so(tmp_path: Path) -> None:
     """An engine that was given no runner for a type fails the node with what to do."""
-    from engine.storage.open import open_store
-
-    async with running(
-        open_store("memory:"), tmp_path, policy=everybody, runners={"http": Workshop()}
-    ) as rig:
+    async with running(open_store("memory:"), tmp_path, runners={"http": Workshop()}) as rig:
         state = await rig.settled("flow: none\nnodes: [{id: go, type: shell, with: {run: [x]}}]")
     assert "give the engine one" in str(state.error)
 
@@ -187,17 +188,16 @@ async def test_a_deadline_begins_without_a_frontend(tmp_path: Path) -> None:
     assert session.status == "failed"
 
 
-async def test_a_question_without_a_frontend_waits_at_once(tmp_path: Path) -> None:
+async def test_a_question_without_a_frontend_waits_at_once(place: Runtime) -> None:
     """Nobody is to be shown it, so it is asked and waits in one step, and no intent is left over for it."""
-    async with runtime(tmp_path) as place:
-        session = await begun(place, GATE)
-        (asked,) = session.questions
-        assert asked.shown == {"runtime": True}
-        await session.answer("approve", actor=BEN)
-        assert (await session.ended()).status == "complete"
-        for kind in ("ask", "close"):
-            key = f"{kind}:{asked.prompt_id}~{asked.generation}"
-            assert await place.engine.writer.call(place.engine.store.outbox.row, key) is None
+    session = await begun(place, GATE)
+    (asked,) = session.questions
+    assert asked.shown == {"runtime": True}
+    await session.answer("approve", actor=BEN)
+    assert (await session.ended()).status == "complete"
+    for kind in ("ask", "close"):
+        key = f"{kind}:{asked.prompt_id}~{asked.generation}"
+        assert await place.engine.writer.call(place.engine.store.outbox.row, key) is None
 
 
 async def test_a_question_is_left_to_the_server_of_its_database(tmp_path: Path) -> None:
@@ -230,14 +230,16 @@ async def test_a_frontend_asks_closes_and_delivers(tmp_path: Path) -> None:
     assert "session:end" in shown.seen
 
 
+@pytest.mark.parametrize("raised", [OSError("the page is away"), asyncio.CancelledError()], ids=repr)
 async def test_what_a_frontend_raises_is_tried_again_with_the_same_key(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raised: BaseException
 ) -> None:
-    """At least once: the key knows a second time."""
+    """At least once: the key knows a second time. A cancellation within it ends nothing else."""
     monkeypatch.setattr("engine.run.frontend.BACKOFF_SECONDS", (0.0, 0.0))
-    shown = Recorder(OSError("the page is away"))
+    shown = Recorder(raised)
     async with runtime(tmp_path, frontend=shown) as place:
         assert (await begun(place, SAYS)).status == "complete"
+    assert len(shown.keys) == 2
     assert shown.keys[0] == shown.keys[1]
 
 
@@ -264,7 +266,7 @@ async def test_a_slow_frontend_holds_up_one_session_only(tmp_path: Path) -> None
         assert (await begun(place, SAYS.replace("Hello", "Bye"))).status == "complete"
 
 
-async def test_several_questions_are_named(tmp_path: Path) -> None:
+async def test_several_questions_are_named(place: Runtime) -> None:
     """An answer that could be for several questions is for none of them."""
     text = """
     flow: two
@@ -275,23 +277,21 @@ async def test_several_questions_are_named(tmp_path: Path) -> None:
           one: [{id: one, type: ask, with: {message: One?}}]
           two: [{id: two, type: ask, with: {message: Two?}}]
     """
-    async with runtime(tmp_path) as place:
-        session = await begun(place, text)
-        with pytest.raises(SeveralPrompts, match=session.questions[1].prompt_id):
-            await session.answer("x", actor=ANA)
-        await session.answer("x", actor=ANA, question=session.questions[1].prompt_id)
-        assert [asked.message for asked in session.questions] == ["One?"]
+    session = await begun(place, text)
+    with pytest.raises(SeveralPrompts, match=session.questions[1].prompt_id):
+        await session.answer("x", actor=ANA)
+    await session.answer("x", actor=ANA, question=session.questions[1].prompt_id)
+    assert [asked.message for asked in session.questions] == ["One?"]
 
 
-async def test_what_is_said_takes_one_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_said_takes_one_commit(place: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer, and a refusal, needs no row in the inbox where nothing comes first."""
-    async with runtime(tmp_path) as place:
-        session = await begun(place, GATE)
-        monkeypatch.setattr("engine.storage.group_commit.Writer.ingest", None)
-        with pytest.raises(RequestRefused):
-            await session.answer("approve", actor=ANA)
-        await session.answer("approve", actor=BEN)
-        assert (await session.rest()).status == "complete"
+    session = await begun(place, GATE)
+    monkeypatch.setattr("engine.storage.group_commit.Writer.ingest", None)
+    with pytest.raises(RequestRefused):
+        await session.answer("approve", actor=ANA)
+    await session.answer("approve", actor=BEN)
+    assert (await session.rest()).status == "complete"
 
 
 async def test_what_is_said_elsewhere_reaches_the_owner(tmp_path: Path) -> None:
@@ -318,19 +318,18 @@ async def test_what_is_said_elsewhere_reaches_the_owner(tmp_path: Path) -> None:
             assert (await session.ended()).status == "aborted"
 
 
-async def test_what_is_said_while_others_wait_comes_after_them(tmp_path: Path) -> None:
+async def test_what_is_said_while_others_wait_comes_after_them(place: Runtime) -> None:
     """A request is not carried out at once where one that is in the inbox has not been carried out yet."""
-    async with runtime(tmp_path) as place:
-        session = await begun(place, GATE)
-        wanted = remote_commands.own_command("k", "abort", actor=ANA)
-        lanes = place._dispatcher._lanes
-        lanes[session.id] = []
-        assert await place._dispatcher.at_once(session.id, wanted) is None
-        assert (await session.refresh()).status == "paused"
-        del lanes[session.id]
-        after = await place._dispatcher.at_once(session.id, wanted)
-        assert after is not None
-        assert after.status == "aborted"
+    session = await begun(place, GATE)
+    wanted = remote_commands.own_command("k", "abort", actor=ANA)
+    lanes = place._dispatcher._lanes
+    lanes[session.id] = []
+    assert await place._dispatcher.at_once(session.id, wanted) is None
+    assert (await session.refresh()).status == "paused"
+    del lanes[session.id]
+    after = await place._dispatcher.at_once(session.id, wanted)
+    assert after is not None
+    assert after.status == "aborted"
 
 
 async def test_what_was_read_is_loaded_once_and_looked_at_again(
@@ -365,9 +364,7 @@ async def test_what_was_left_is_shown_by_the_next_runtime(tmp_path: Path) -> Non
     """A question whose process ended before its frontend took it is asked by the next one."""
     first, second = Recorder(*[OSError("away")] * 50), Recorder()
     async with runtime(tmp_path, frontend=first) as place:
-        session = await place.start(
-            load_flow("flow: f\nnodes: [{id: q, type: ask, with: {message: Q?}}]"), actor=ANA
-        )
+        session = await place.start(load_flow(QUESTION), actor=ANA)
         await place.engine.parked(session.id)
     async with runtime(tmp_path, frontend=second, now=ManualClock("2099-01-01T00:00:00.000Z")) as place:
         async with asyncio.timeout(20):
@@ -381,19 +378,10 @@ async def test_a_runtime_works_while_it_is_open(tmp_path: Path) -> None:
         await runtime(tmp_path).start(load_flow(SAYS), actor=ANA)
 
 
-QUESTION = "flow: q\nnodes: [{id: q, type: ask, with: {message: Q?}}]"
-
-
 @pytest.mark.parametrize("given", ["here", None, {"page": object()}], ids=["text", "nothing", "no-json"])
 async def test_a_place_that_is_no_json_object_counts_as_shown(tmp_path: Path, given: Any) -> None:
     """The question is shown once, and its session can be answered and read."""
-
-    class Wrong(Recorder):
-        async def ask(self, state: State, asked: Asked, key: str) -> dict[str, Json]:
-            await super().ask(state, asked, key)
-            return given  # type: ignore[no-any-return]
-
-    shown = Wrong()
+    shown = Recorder(ask=given)
     async with runtime(tmp_path, frontend=shown) as place:
         session = await begun(place, QUESTION)
         assert session.questions[0].shown == {}
@@ -404,13 +392,7 @@ async def test_a_place_that_is_no_json_object_counts_as_shown(tmp_path: Path, gi
 
 async def test_an_output_of_a_frontend_that_is_no_json_fails_the_message_once(tmp_path: Path) -> None:
     """What was said is not said again because of what `deliver` returned."""
-
-    class Wrong(Recorder):
-        async def deliver(self, message: Message, key: str) -> dict[str, Json]:
-            await super().deliver(message, key)
-            return {"page": object()}  # type: ignore[dict-item]
-
-    shown = Wrong()
+    shown = Recorder(deliver={"page": object()})
     async with runtime(tmp_path, frontend=shown) as place:
         session = await begun(place, SAYS)
     assert shown.calls == [("deliver", "Hello")]
@@ -430,25 +412,6 @@ async def test_a_frontend_that_is_not_async_is_called_once(tmp_path: Path) -> No
         session = await begun(place, QUESTION)
     assert session.questions[0].shown == {"page": "plain"}
     assert shown.calls == [("ask", "Q?")]
-
-
-async def test_a_frontend_that_was_cancelled_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A cancellation within it ends nothing else."""
-    monkeypatch.setattr("engine.run.frontend.BACKOFF_SECONDS", (0.0, 0.0))
-
-    class Cancelled(Recorder):
-        async def deliver(self, message: Message, key: str) -> dict[str, Json]:
-            self.keys.append(key)
-            if len(self.keys) == 1:
-                raise asyncio.CancelledError
-            return {}
-
-    shown = Cancelled()
-    async with runtime(tmp_path, frontend=shown) as place:
-        assert (await begun(place, SAYS)).status == "complete"
-    assert len(shown.keys) == 2
 
 
 async def test_commits_without_events_are_not_observed(tmp_path: Path) -> None:
@@ -577,13 +540,12 @@ def test_a_wrong_part_is_named_at_once(options: Any, sentence: str) -> None:
         Runtime(**options)
 
 
-async def test_a_name_is_no_actor_and_a_text_no_flow(tmp_path: Path) -> None:
+async def test_a_name_is_no_actor_and_a_text_no_flow(place: Runtime) -> None:
     """The sentence says what is one."""
-    async with runtime(tmp_path) as place:
-        with pytest.raises(TypeError, match="load_flow"):
-            await place.start(SAYS, actor=ANA)  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match=r"Actor\.local"):
-            await place.start(load_flow(SAYS), actor="ana")  # type: ignore[arg-type]
-        session = await begun(place, QUESTION)
-        with pytest.raises(TypeError, match=r"Actor\.local"):
-            await session.answer("yes", actor="ana")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="load_flow"):
+        await place.start(SAYS, actor=ANA)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"Actor\.local"):
+        await place.start(load_flow(SAYS), actor="ana")  # type: ignore[arg-type]
+    session = await begun(place, QUESTION)
+    with pytest.raises(TypeError, match=r"Actor\.local"):
+        await session.answer("yes", actor="ana")  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ from engine.nodes.runtime.folder import FileRefused, session_folder
 from engine.nodes.runtime.kept_files import keep, kept_digests
 from engine.run import shared_files
 from engine.run.shared_files import SharedFiles
-from engine.storage.blobs import Blobs
+from engine.storage.blobs import Blobs, _copied
 from engine.storage.group_commit import Writer
 from engine.testing import CrashingStore, nth
 from tests.support import bucket
@@ -84,25 +84,26 @@ async def output(rig: EngineRig, session_id: str, node: str) -> str:
     return str((await rig.engine.state(session_id)).nodes[node].output["stdout"])
 
 
-async def test_a_session_that_goes_on_elsewhere_has_its_folder(machines: Machines) -> None:
-    """Files with their permissions, links as links, empty folders, names that are no text; and back again, without what was
-    removed there."""
+async def there_and_back(machines: Machines) -> list[str]:
+    """What a session finds in its folder that continued on another machine, which removed a file of it."""
     async with machines.on("one") as one, machines.on("two") as two:
         session_id = (await one.settled(FLOW)).session_id
         await two.reply(session_id, "well")
         assert await output(two, session_id, "look") == FOUND
-        state = await one.reply(session_id, "fine")
-        assert state.status == "complete"
-        assert (await output(one, session_id, "back")).split() == ["deep", "deep/er"]
+        assert (await one.reply(session_id, "fine")).status == "complete"
+        return (await output(one, session_id, "back")).split()
+
+
+async def test_a_session_that_goes_on_elsewhere_has_its_folder(machines: Machines) -> None:
+    """Files with their permissions, links as links, empty folders, names that are no text; and back again, without what was
+    removed there."""
+    assert await there_and_back(machines) == ["deep", "deep/er"]
 
 
 async def test_a_bucket_is_such_a_place(machines: Machines) -> None:
     """The same through a real socket, with S3's protocol."""
     machines.blobs = bucket.in_bucket()
-    async with machines.on("one") as one, machines.on("two") as two:
-        session_id = (await one.settled(FLOW)).session_id
-        await two.reply(session_id, "well")
-        assert await output(two, session_id, "look") == FOUND
+    assert await there_and_back(machines) == ["deep", "deep/er"]
 
 
 async def test_only_what_changed_is_put(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,9 +150,8 @@ async def test_a_crash_before_the_commit_leaves_no_name(machines: Machines) -> N
 
 async def test_what_an_interrupted_node_left_is_gone(machines: Machines) -> None:
     """Elsewhere and here alike: the folder is what the last node that ended left."""
-    flow = "nodes: [{id: a, type: shell, with: {script: 'echo 1 > a'}}, {id: q, type: ask, with: {message: How?}}, {id: b, type: shell, with: {script: 'cat a; ls'}}]"
     async with machines.on("one") as one:
-        session_id = (await one.settled(flow)).session_id
+        session_id = (await one.settled(ASKS)).session_id
     (machines.folder("one", session_id) / "a").write_text("half of it")
     (machines.folder("one", session_id) / "half").touch()
     async with machines.on("one") as one:
@@ -163,16 +163,9 @@ def name_first(patch: pytest.MonkeyPatch) -> None:
     """The seeded fault: the manifest is named by the commit, and put when the process finds time."""
 
     async def later(self: Blobs, session_id: str, source: Any) -> str:
-        return shared_files_digest(source)
+        return _copied(source, io.BytesIO())
 
     patch.setattr(Blobs, "put", later)
-
-
-def shared_files_digest(source: Any) -> str:
-    """The name of a blob."""
-    from engine.storage.blobs import _copied
-
-    return _copied(source, io.BytesIO())
 
 
 async def test_a_name_before_its_blob_is_noticed(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,11 +192,7 @@ async def test_a_folder_that_is_taken_as_it_lies_is_noticed(
         return await current(self, session_id, epoch)
 
     monkeypatch.setattr(SharedFiles, "_current", as_it_lies)
-    async with machines.on("one") as one, machines.on("two") as two:
-        session_id = (await one.settled(FLOW)).session_id
-        await two.reply(session_id, "well")
-        await one.reply(session_id, "fine")
-        assert "deep/er/a" in await output(one, session_id, "back")
+    assert "deep/er/a" in await there_and_back(machines)
 
 
 async def test_a_node_waits_for_a_bucket_that_is_away(
@@ -350,7 +339,4 @@ async def test_what_is_known_of_folders_may_be_forgotten(
 ) -> None:
     """It is read again."""
     monkeypatch.setattr(shared_files, "_KNOWN", 0)
-    async with machines.on("one") as one, machines.on("two") as two:
-        session_id = (await one.settled(FLOW)).session_id
-        await two.reply(session_id, "well")
-        assert await output(two, session_id, "look") == FOUND
+    await there_and_back(machines)
