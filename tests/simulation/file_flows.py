@@ -18,12 +18,8 @@ MOST_FILES, MOST_BYTES = 2, 3072
 PAPERS = """
 flow: papers
 nodes:
-  - id: paper
-    type: ask
-    with: {message: "The papers?", accept: files, max_files: 2, max_size: 3KiB}
-  - id: keep
-    type: shell
-    with: {run: [keep, "{{ nodes.paper.files[0].path }}"]}
+  - {id: paper, type: ask, with: {message: "The papers?", accept: files, max_files: 2, max_size: 3KiB}}
+  - {id: keep, type: shell, with: {run: [keep, "{{ nodes.paper.files[0].path }}"]}}
   - id: tell
     type: message
     with: {text: "Kept {{ nodes.paper.files | length }} from {{ nodes.paper.files[0].name }}"}
@@ -32,12 +28,8 @@ nodes:
 MEMO = """
 flow: memo
 nodes:
-  - id: memo
-    type: ask
-    with: {message: "A memo?", accept: [text, files], max_files: 2, max_size: 3KiB}
-  - id: tell
-    type: message
-    with: {text: "Memo '{{ nodes.memo.text }}' with {{ nodes.memo.files | length }}"}
+  - {id: memo, type: ask, with: {message: "A memo?", accept: [text, files], max_files: 2, max_size: 3KiB}}
+  - {id: tell, type: message, with: {text: "Memo '{{ nodes.memo.text }}' with {{ nodes.memo.files | length }}"}}
 """
 
 

@@ -30,41 +30,24 @@ nodes:
   - id: gate
     type: approval
     with: {message: "Deploy?", approvers: [ben@example.com, dev@example.com], on_reject: continue}
-  - id: apply
-    type: shell
-    if: "{{ nodes.gate.decision == 'approve' }}"
-    with: {run: [deploy]}
-  - id: tell
-    type: message
-    with: {text: "The decision is {{ nodes.gate.decision }}"}
+  - {id: apply, type: shell, if: "{{ nodes.gate.decision == 'approve' }}", with: {run: [deploy]}}
+  - {id: tell, type: message, with: {text: "The decision is {{ nodes.gate.decision }}"}}
 """
 
 ASK = """
 flow: checkin
 nodes:
-  - id: first
-    type: ask
-    with: {message: "How does it look?"}
-  - id: second
-    type: ask
-    with: {message: "Why?"}
-  - id: tell
-    type: message
-    with: {text: "{{ nodes.first.text }} because {{ nodes.second.text }}"}
+  - {id: first, type: ask, with: {message: "How does it look?"}}
+  - {id: second, type: ask, with: {message: "Why?"}}
+  - {id: tell, type: message, with: {text: "{{ nodes.first.text }} because {{ nodes.second.text }}"}}
 """
 
 CHOICE = """
 flow: choose
 nodes:
-  - id: what
-    type: ask
-    with: {message: "What now?", choices: [go, stop, wait]}
-  - id: why
-    type: ask
-    with: {message: "Why?"}
-  - id: tell
-    type: message
-    with: {text: "{{ nodes.what.text }}, for {{ nodes.why.text }}"}
+  - {id: what, type: ask, with: {message: "What now?", choices: [go, stop, wait]}}
+  - {id: why, type: ask, with: {message: "Why?"}}
+  - {id: tell, type: message, with: {text: "{{ nodes.what.text }}, for {{ nodes.why.text }}"}}
 """
 
 SEVERAL = """
@@ -74,20 +57,12 @@ nodes:
     type: parallel
     branches:
       left:
-        - id: one
-          type: ask
-          with: {message: "One?"}
+        - {id: one, type: ask, with: {message: "One?"}}
       middle:
-        - id: two
-          type: ask
-          with: {message: "Two?"}
+        - {id: two, type: ask, with: {message: "Two?"}}
       right:
-        - id: three
-          type: approval
-          with: {message: "Three?", approvers: [channel], on_reject: continue}
-  - id: tell
-    type: message
-    with: {text: "All three are answered"}
+        - {id: three, type: approval, with: {message: "Three?", approvers: [channel], on_reject: continue}}
+  - {id: tell, type: message, with: {text: "All three are answered"}}
 """
 
 EACH = """
@@ -97,18 +72,10 @@ nodes:
     type: foreach
     with: {items: [eu, us], as: region}
     body:
-      - id: apply
-        type: shell
-        with: {run: ["deploy", "{{ region }}"]}
-      - id: confirm
-        type: ask
-        with: {message: "How is {{ region }}?"}
-      - id: said
-        type: message
-        with: {text: "{{ region }} is {{ nodes.confirm.text }}"}
-  - id: tell
-    type: message
-    with: {text: "Both regions are done"}
+      - {id: apply, type: shell, with: {run: ["deploy", "{{ region }}"]}}
+      - {id: confirm, type: ask, with: {message: "How is {{ region }}?"}}
+      - {id: said, type: message, with: {text: "{{ region }} is {{ nodes.confirm.text }}"}}
+  - {id: tell, type: message, with: {text: "Both regions are done"}}
 """
 
 LATE = """
@@ -120,9 +87,7 @@ nodes:
   - id: note
     type: ask
     with: {message: "A word?", choices: [fine, bad], timeout: 30s, on_timeout: default, default: fine}
-  - id: tell
-    type: message
-    with: {text: "{{ nodes.gate.decision }} and {{ nodes.note.text }}"}
+  - {id: tell, type: message, with: {text: "{{ nodes.gate.decision }} and {{ nodes.note.text }}"}}
 """
 
 TELL = """
@@ -130,21 +95,11 @@ flow: tell
 inputs:
   service: {type: string}
 nodes:
-  - id: one
-    type: message
-    with: {text: "First {{ inputs.service }}"}
-  - id: rest
-    type: wait
-    with: {for: 5s}
-  - id: two
-    type: message
-    with: {text: "Second {{ inputs.service }}"}
-  - id: run
-    type: shell
-    with: {run: [check]}
-  - id: three
-    type: message
-    with: {text: "Third"}
+  - {id: one, type: message, with: {text: "First {{ inputs.service }}"}}
+  - {id: rest, type: wait, with: {for: 5s}}
+  - {id: two, type: message, with: {text: "Second {{ inputs.service }}"}}
+  - {id: run, type: shell, with: {run: [check]}}
+  - {id: three, type: message, with: {text: "Third"}}
 """
 
 QUORUM = """
@@ -160,35 +115,23 @@ nodes:
       remind_every: 1m
       escalate:
         - {after: 30s, to: [ben@example.com]}
-  - id: tell
-    type: message
-    with: {text: "Together: {{ nodes.gate.decision }}"}
+  - {id: tell, type: message, with: {text: "Together: {{ nodes.gate.decision }}"}}
 """
 
 TAKE_BACK = """
 flow: takeback
 nodes:
-  - id: sure
-    type: ask
-    with: {message: "Sure?", choices: [keep, change]}
-  - id: tell
-    type: message
-    with: {text: "Sure: {{ nodes.sure.text }}"}
+  - {id: sure, type: ask, with: {message: "Sure?", choices: [keep, change]}}
+  - {id: tell, type: message, with: {text: "Sure: {{ nodes.sure.text }}"}}
 """
 
 BOOKING = """
 flow: booking
 lock: harbour
 nodes:
-  - id: dock
-    type: shell
-    with: {run: [dock]}
-  - id: leave
-    type: shell
-    with: {run: [leave]}
-  - id: tell
-    type: message
-    with: {text: "Gone again"}
+  - {id: dock, type: shell, with: {run: [dock]}}
+  - {id: leave, type: shell, with: {run: [leave]}}
+  - {id: tell, type: message, with: {text: "Gone again"}}
 """
 
 STORM = """
@@ -199,12 +142,8 @@ triggers:
   - message: "ALERT {service} is down"
     dedupe: 30m
 nodes:
-  - id: seen
-    type: ask
-    with: {message: "Who has seen it?"}
-  - id: tell
-    type: message
-    with: {text: "{{ inputs.service }} was seen by {{ nodes.seen.text }}"}
+  - {id: seen, type: ask, with: {message: "Who has seen it?"}}
+  - {id: tell, type: message, with: {text: "{{ inputs.service }} was seen by {{ nodes.seen.text }}"}}
 """
 
 

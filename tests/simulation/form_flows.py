@@ -20,12 +20,8 @@ nodes:
           size: {type: string, enum: [small, large], title: Size}
           remark: {type: string, title: Remark}
         required: [name, mail, count, size]
-  - id: pack
-    type: shell
-    with: {run: [pack, "{{ nodes.what.values.name }}", "{{ nodes.what.values.count }}"]}
-  - id: why
-    type: ask
-    with: {message: "Why?"}
+  - {id: pack, type: shell, with: {run: [pack, "{{ nodes.what.values.name }}", "{{ nodes.what.values.count }}"]}}
+  - {id: why, type: ask, with: {message: "Why?"}}
   - id: tell
     type: message
     with:
@@ -54,9 +50,7 @@ nodes:
   - id: apply
     type: shell
     with: {run: [release, "{{ nodes.gate.values.version }}", "{{ nodes.gate.values.copies }}"]}
-  - id: tell
-    type: message
-    with: {text: "Release: {{ nodes.gate.decision }} of {{ nodes.gate.values.version }}"}
+  - {id: tell, type: message, with: {text: "Release: {{ nodes.gate.decision }} of {{ nodes.gate.values.version }}"}}
 """
 
 CAREFUL = """
@@ -79,9 +73,7 @@ nodes:
     type: shell
     if: "{{ nodes.gate.decision == 'approve' }}"
     with: {run: [shift, "{{ nodes.gate.values.label }}", "{{ nodes.gate.values.percent }}"]}
-  - id: tell
-    type: message
-    with: {text: "Careful: {{ nodes.gate.decision }} of {{ nodes.gate.values.percent }}"}
+  - {id: tell, type: message, with: {text: "Careful: {{ nodes.gate.decision }} of {{ nodes.gate.values.percent }}"}}
 """
 
 RELAY = """
@@ -91,9 +83,7 @@ nodes:
     type: parallel
     branches:
       left:
-        - id: word
-          type: ask
-          with: {message: "A word?", who: [ana@example.com]}
+        - {id: word, type: ask, with: {message: "A word?", who: [ana@example.com]}}
       right:
         - id: slip
           type: ask
@@ -105,15 +95,9 @@ nodes:
                 name: {type: string, title: Name, minLength: 3, maxLength: 40}
                 mail: {type: string, format: email, title: Mail}
               required: [name, mail]
-        - id: note
-          type: shell
-          with: {run: [note, "{{ nodes.slip.values.name }}", "{{ nodes.slip.values.mail }}"]}
-  - id: sure
-    type: ask
-    with: {message: "Sure?", choices: [keep, change], who: [dev@example.com]}
-  - id: tell
-    type: message
-    with: {text: "Relayed: {{ nodes.sure.text }}"}
+        - {id: note, type: shell, with: {run: [note, "{{ nodes.slip.values.name }}", "{{ nodes.slip.values.mail }}"]}}
+  - {id: sure, type: ask, with: {message: "Sure?", choices: [keep, change], who: [dev@example.com]}}
+  - {id: tell, type: message, with: {text: "Relayed: {{ nodes.sure.text }}"}}
 """
 
 

@@ -12,7 +12,6 @@ from engine.decide import approvals, prompt_timers, replies
 from engine.decide.step import Step
 from engine.journal import events as ev
 from engine.journal.records import InboxItem
-from tests.simulation.mutants import Mutant
 
 
 def takes_a_second_submission_in_silence(patch: pytest.MonkeyPatch) -> None:
@@ -80,15 +79,3 @@ def hands_over_and_keeps(patch: pytest.MonkeyPatch) -> None:
         return replace(after, prompts=after.prompts.set(event.prompt_id, kept))
 
     patch.setattr(ev.PromptHanded, "fold", handed)
-
-
-FORM_MUTANTS: dict[str, Mutant] = {
-    mutant.__name__: mutant
-    for mutant in (
-        takes_a_second_submission_in_silence,
-        obeys_a_button_of_an_older_copy,
-        a_change_keeps_the_votes_before_it,
-        runs_what_the_first_change_said,
-        hands_over_and_keeps,
-    )
-}

@@ -42,13 +42,8 @@ nodes:
       required: 2
       veto: majority
       require_reason: true
-  - id: apply
-    type: shell
-    if: "{{ nodes.gate.decision == 'approve' }}"
-    with: {run: [apply]}
-  - id: tell
-    type: message
-    with: {text: "Council: {{ nodes.gate.decision }}, {{ nodes.gate.reason }}"}
+  - {id: apply, type: shell, if: "{{ nodes.gate.decision == 'approve' }}", with: {run: [apply]}}
+  - {id: tell, type: message, with: {text: "Council: {{ nodes.gate.decision }}, {{ nodes.gate.reason }}"}}
 """
 
 # In the simulation a page holds six fields.

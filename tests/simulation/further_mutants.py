@@ -18,7 +18,6 @@ from bot.views.kinds import PromptLookup
 from engine.journal import events as ev
 from engine.journal.records import InboxItem
 from engine.language.codec import decode
-from tests.simulation.mutants import Mutant
 
 
 def takes_a_modal_of_an_older_copy(patch: pytest.MonkeyPatch) -> None:
@@ -128,19 +127,3 @@ def a_file_lies_in_its_place_before_it_is_whole(patch: pytest.MonkeyPatch) -> No
 
     patch.setattr(Part, "__init__", here)
     patch.setattr(Part, "close", lambda self: self._file.close())
-
-
-FURTHER_MUTANTS: dict[str, Mutant] = {
-    mutant.__name__: mutant
-    for mutant in (
-        takes_a_modal_of_an_older_copy,
-        a_second_vote_keeps_the_first_reason,
-        keeps_what_a_page_held_first,
-        goes_back_to_an_empty_page,
-        keeps_pages_in_memory,
-        starts_what_is_sent_again_once_more,
-        starts_again_while_it_runs,
-        hears_a_reaction_again,
-        a_file_lies_in_its_place_before_it_is_whole,
-    )
-}

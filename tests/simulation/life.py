@@ -198,9 +198,8 @@ class Life:
         """The end of a process that was frozen."""
         if self in self.world.sleepers:
             self.world.sleepers.remove(self)
-            assert self._main is not None
             with self._alone():
-                self._bury(self._main)
+                self._bury()
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -225,14 +224,14 @@ class Life:
         """Live until death, or until the world has ended."""
         asyncio.set_event_loop(self.loop)
         self.loop.set_exception_handler(lambda loop, context: self.world.trouble(str(context.get("message"))))
-        self._main = main = self.loop.create_task(self._serve())
+        self._main = self.loop.create_task(self._serve())
         try:
             self.loop.run_forever()
         finally:
             if self.frozen:
                 asyncio.set_event_loop(None)
             else:
-                self._bury(main)
+                self._bury()
 
     async def _serve(self) -> None:
         try:
@@ -244,19 +243,10 @@ class Life:
             self.world.note(f"ended {type(error).__name__}")
         self.die()
 
-    def _bury(self, main: asyncio.Task[None]) -> None:
-        """Throw the memory away, without a word and without letting it do anything more."""
+    def _bury(self) -> None:
+        """Throw the memory away, without letting it do anything more."""
         self.dead, self.connected = True, False
-        self.loop.set_exception_handler(lambda loop, context: None)
-        for _ in range(8):
-            tasks = asyncio.all_tasks(self.loop)
-            for task in tasks:
-                task._log_destroy_pending = False  # type: ignore[attr-defined]  # what asyncio itself sets
-                task.cancel()
-            if not tasks:
-                break
-            self.loop.call_soon(self.loop.stop)
-            self.loop.run_forever()
+        self.loop.bury()
         if self.store is not None:
             self.store.close()
         self.loop.close()

@@ -153,19 +153,3 @@ def obeys_a_word_that_is_offered_as_a_choice(patch: pytest.MonkeyPatch) -> None:
 def takes_what_was_posted_unheard_for_not_posted(patch: pytest.MonkeyPatch) -> None:
     """A card that is found is not brought up to date, and a closed prompt that is found keeps its buttons."""
     patch.setattr(slots, "is_uncertain", lambda row: False)
-
-
-MUTANTS: dict[str, Mutant] = {
-    mutant.__name__: mutant
-    for mutant in (
-        acknowledges_before_it_stores,
-        reads_nothing_that_was_missed,
-        posts_again_without_looking,
-        remembers_keys_in_memory,
-        an_answer_is_committed_without_its_row,
-        writes_what_it_decided_on_what_it_read,
-        obeys_a_word_that_is_offered_as_a_choice,
-        a_change_forgets_the_attempt_that_is_out,
-        takes_what_was_posted_unheard_for_not_posted,
-    )
-}

@@ -17,7 +17,7 @@ from tests.simulation import form_flows
 from tests.simulation.file_flows import ALL, FILE_SAMPLES
 from tests.simulation.further_flows import FURTHER_SAMPLES
 from tests.simulation.run import AT_ONCE, Block, crowd, ground, run, run_block, trace_of
-from tests.simulation.seeds import HUNTS, SEEDED, problems, shown
+from tests.simulation.seeds import HUNTS, problems, shown
 from tests.simulation.timeline import SimLoop, Stuck, Timeline
 from tests.simulation.way_flows import WAY_SAMPLES
 from tests.simulation.weather import Weather
@@ -36,7 +36,6 @@ BLOCK = AT_ONCE if PROVE else 10
 FIRSTS = (*range(0, SEEDS, BLOCK), *range(FORMS, FORMS + FORM_SEEDS, BLOCK), *LATER)
 MOST_SEEDS = 300
 """Within so many runs a seeded fault must be found."""
-FAULTS = list(SEEDED)
 DELIVERIES = 100_000
 """How many deliveries `make prove` makes at least."""
 _TRACE = "from tests.simulation.run import trace_of; print(trace_of(int(__import__('sys').argv[1])))"
@@ -145,11 +144,11 @@ class Shapes:
         self.pairs.append((place[name], value))
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", HUNTS)
 def test_a_seeded_fault_takes_what_it_is_called_with(name: str) -> None:
     """One that cannot be called breaks everything, which proves nothing."""
     shapes = Shapes()
-    SEEDED[name](cast(pytest.MonkeyPatch, shapes))
+    HUNTS[name].fault(cast(pytest.MonkeyPatch, shapes))
     assert shapes.pairs
     for before, fault in shapes.pairs:
         asked = inspect.signature(before).parameters.values()
@@ -159,14 +158,14 @@ def test_a_seeded_fault_takes_what_it_is_called_with(name: str) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", HUNTS)
 def test_a_seeded_fault_is_found_and_a_plain_day_does_not_show_it(
     name: str, land: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The simulation turns red with the fault and is green without it in the same run; a day without any weather ends well (in
     `make prove`)."""
     with monkeypatch.context() as patch:
-        SEEDED[name](patch)
+        HUNTS[name].fault(patch)
         for flow in sampled_flows(name) if PROVE else ():
             days = (run(land, day, weather=Weather(), wants=flow).problems for day in (1, 2, 3))
             assert any(found == [] for found in days), flow

@@ -12,6 +12,8 @@ MOST_TURNS = 5_000
 """Turns of the loop without time passing: more of them are a loop that never waits."""
 MOST_SPINS = 20_000
 """The same for turns in which the loop would not even wait."""
+STANDING = 8
+"""Turns in which the tasks of a process that ends are thrown away."""
 
 
 class Stuck(Exception):
@@ -89,6 +91,19 @@ class SimLoop(base_events.BaseEventLoop):
         """When something that this loop waits for is due; None where it is not waiting for anything."""
         timers: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]  # BaseEventLoop's heap
         return min((timer.when() for timer in timers if not timer.cancelled()), default=None)
+
+    def bury(self) -> None:
+        """Throw all tasks away, without a word."""
+        self.set_exception_handler(lambda loop, context: None)
+        for _ in range(STANDING):
+            tasks = asyncio.all_tasks(self)
+            for task in tasks:
+                task._log_destroy_pending = False  # type: ignore[attr-defined]  # what asyncio itself sets
+                task.cancel()
+            if not tasks:
+                break
+            self.call_soon(self.stop)
+            self.run_forever()
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> asyncio.Future[Any]:
         """There are no threads: what would run on one runs at once."""

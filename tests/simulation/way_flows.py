@@ -18,12 +18,8 @@ inputs:
   crew: {type: integer}
   flag: {type: string}
 nodes:
-  - id: load
-    type: shell
-    with: {run: [load, "{{ inputs.to }}", "{{ inputs.crew }}", "{{ inputs.flag }}"]}
-  - id: board
-    type: ask
-    with: {message: "All on board?"}
+  - {id: load, type: shell, with: {run: [load, "{{ inputs.to }}", "{{ inputs.crew }}", "{{ inputs.flag }}"]}}
+  - {id: board, type: ask, with: {message: "All on board?"}}
   - id: tell
     type: message
     with: {text: "To {{ inputs.to }} with {{ inputs.count }} on {{ inputs.deck }}, {{ inputs.speed }}: {{ nodes.board.text }}"}
@@ -38,12 +34,8 @@ inputs:
 triggers:
   - {shortcut: Look into this, message_as: what, link_as: link}
 nodes:
-  - id: seen
-    type: ask
-    with: {message: "Who has seen it?"}
-  - id: tell
-    type: message
-    with: {text: "{{ inputs.what }}, {{ inputs.depth }} deep: {{ nodes.seen.text }}"}
+  - {id: seen, type: ask, with: {message: "Who has seen it?"}}
+  - {id: tell, type: message, with: {text: "{{ inputs.what }}, {{ inputs.depth }} deep: {{ nodes.seen.text }}"}}
 """
 
 MEND = """
@@ -54,12 +46,8 @@ inputs:
 triggers:
   - {shortcut: Mend this, message_as: what}
 nodes:
-  - id: mend
-    type: shell
-    with: {run: [mend, "{{ inputs.what }}", "{{ inputs.tool }}"]}
-  - id: tell
-    type: message
-    with: {text: "Mended {{ inputs.what }} with {{ inputs.tool }}"}
+  - {id: mend, type: shell, with: {run: [mend, "{{ inputs.what }}", "{{ inputs.tool }}"]}}
+  - {id: tell, type: message, with: {text: "Mended {{ inputs.what }} with {{ inputs.tool }}"}}
 """
 
 # One that has ended soon, so that what comes late finds it ended, and one that is not.
@@ -71,12 +59,8 @@ inputs:
 triggers:
   - {reaction: sos, message_as: what, link_as: link}
 nodes:
-  - id: row
-    type: shell
-    with: {run: [row, "{{ inputs.what }}"]}
-  - id: tell
-    type: message
-    with: {text: "Rescued {{ inputs.what }}"}
+  - {id: row, type: shell, with: {run: [row, "{{ inputs.what }}"]}}
+  - {id: tell, type: message, with: {text: "Rescued {{ inputs.what }}"}}
 """
 
 ALARM = """
@@ -86,12 +70,8 @@ inputs:
 triggers:
   - {reaction: rotating_light, message_as: what}
 nodes:
-  - id: who
-    type: ask
-    with: {message: "Who goes there?"}
-  - id: tell
-    type: message
-    with: {text: "For {{ inputs.what }} goes {{ nodes.who.text }}"}
+  - {id: who, type: ask, with: {message: "Who goes there?"}}
+  - {id: tell, type: message, with: {text: "For {{ inputs.what }} goes {{ nodes.who.text }}"}}
 """
 
 COMMANDS, SHORTCUTS = ("ferry",), ("look", "mend")

@@ -130,35 +130,18 @@ def posts_without_asking_the_fence(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(WorkPermit, "ask", always)
 
 
-FLEET_MUTANTS: dict[str, Mutant] = {
-    mutant.__name__: mutant
-    for mutant in (
-        claims_what_it_read,
-        takes_living_owners_for_dead,
-        lets_go_what_others_have,
-        misses_what_comes_meanwhile,
-        works_on_lanes_of_others,
-        takes_from_the_living,
-        takes_up_again_what_it_left,
-        looks_again_at_once,
-        posts_beside_others,
-        keeps_posting,
-        posts_without_asking_the_fence,
-        blames_what_is_newer,
-    )
+SEEN_AT: dict[Mutant, int] = {
+    claims_what_it_read: 13,
+    takes_living_owners_for_dead: 2,
+    lets_go_what_others_have: 3,
+    misses_what_comes_meanwhile: 1,
+    works_on_lanes_of_others: 24,
+    takes_from_the_living: 1,
+    takes_up_again_what_it_left: 84,
+    looks_again_at_once: 17,
+    posts_beside_others: 0,
+    keeps_posting: 3,
+    posts_without_asking_the_fence: 579,
+    blames_what_is_newer: 2,
 }
-FLEET_SEEN_AT: dict[str, int] = {
-    "claims_what_it_read": 13,
-    "takes_living_owners_for_dead": 2,
-    "lets_go_what_others_have": 3,
-    "misses_what_comes_meanwhile": 1,
-    "works_on_lanes_of_others": 24,
-    "takes_from_the_living": 1,
-    "takes_up_again_what_it_left": 84,
-    "looks_again_at_once": 17,
-    "posts_beside_others": 0,
-    "keeps_posting": 3,
-    "posts_without_asking_the_fence": 579,
-    "blames_what_is_newer": 2,
-}
-"""A seed that shows each fault."""
+"""The faults, each with a seed that shows it."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.fleet.mutants import FLEET_MUTANTS, FLEET_SEEN_AT
+from tests.simulation.fleet.mutants import SEEN_AT, Mutant
 from tests.simulation.fleet.run import AT_ONCE, FleetGround, ground, run, run_block, trace_of
 from tests.simulation.fleet.weather import FleetWeather
 from tests.simulation.run import crowd
@@ -77,14 +77,14 @@ def test_a_run_of_a_fleet_replays_exactly() -> None:
     assert trace.count("\n") > 20
 
 
-@pytest.mark.parametrize("name", list(FLEET_MUTANTS))
+@pytest.mark.parametrize("fault", SEEN_AT, ids=lambda fault: fault.__name__)
 def test_a_seeded_fault_of_a_fleet_is_found_and_one_worker_does_not_show_it(
-    name: str, land: FleetGround, monkeypatch: pytest.MonkeyPatch
+    fault: Mutant, land: FleetGround, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The simulation fails with the seeded fault; a single undisturbed worker does not."""
-    FLEET_MUTANTS[name](monkeypatch)
+    fault(monkeypatch)
     assert run(land, 0, weather=FleetWeather(workers=1)).problems == []
-    for seed in (FLEET_SEEN_AT[name], *range(MOST_SEEDS)):
+    for seed in (SEEN_AT[fault], *range(MOST_SEEDS)):
         if run(land, seed).problems:
             return
     pytest.fail(f"none of {MOST_SEEDS:,} runs shows it: look for another seed")

@@ -25,9 +25,6 @@ from tests.support.releases import NEWER, of_release
 if TYPE_CHECKING:
     from tests.simulation.fleet.world import FleetWorld
 
-STANDING = 8
-"""Turns in which the tasks of a process that ends are thrown away."""
-
 
 class FleetWriter(InlineWriter):
     """A writer after each of whose transactions those of others can come."""
@@ -290,18 +287,9 @@ class Worker:
         self.world.died(self)
 
     def bury(self) -> None:
-        """Throw the memory away, without a word and without letting it do anything more."""
+        """Throw the memory away, without letting it do anything more."""
         self.dead = True
-        self.loop.set_exception_handler(lambda loop, about: None)
         with of_release(self.release):
-            for _ in range(STANDING):
-                tasks = asyncio.all_tasks(self.loop)
-                for task in tasks:
-                    task._log_destroy_pending = False  # type: ignore[attr-defined]  # what asyncio itself sets
-                    task.cancel()
-                if not tasks:
-                    break
-                self.loop.call_soon(self.loop.stop)
-                self.loop.run_forever()
+            self.loop.bury()
         self.store._db.close()
         self.loop.close()
