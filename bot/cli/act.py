@@ -31,7 +31,7 @@ from bot.terminal.console import (
     print_table,
     writing,
 )
-from bot.terminal.follow import Begin, Mode, follow, result_json
+from bot.terminal.follow import Mode, follow, result_json
 from bot.terminal.follower import Follower, open_prompts, terminal_label
 from bot.terminal.lists import letter_json
 from bot.terminal.narration import asked_line
@@ -98,20 +98,22 @@ def act(
         request = None if wanted is None else request_of(head.session_id, wanted, actor)
         receipt = None if request is None else ask(store, head, request)
         if wanted is not None and receipt is not None:
-            return _tell(store, head, wanted, receipt, mode)
-    begin = _here(request, goes_on=wanted is None or wanted.goes_on)
+            state = stored_state(store, head.session_id)
+            if mode.json:
+                about = result_json(state, store) if wanted.about is None else wanted.about
+                print_json({**about, "request": receipt.outcome})
+            else:
+                print(told(receipt, head, wanted.done or f"Accepted; the session is {state.stands}."))
+            return exit_of_receipt(receipt)
+
+    async def begin(engine: Engine, follower: Follower) -> None:
+        if request is not None:
+            await carry_out(engine, request)
+        if wanted is None or wanted.goes_on:
+            await follower.claim()
+
     code = follow(place, head.session_id, actor, mode, begin)
     return Exit.OK if wanted is not None and code == wanted.rests else code
-
-
-def _tell(store: Store, head: Head, wanted: Act, receipt: Receipt, mode: Mode) -> int:
-    state = stored_state(store, head.session_id)
-    if mode.json:
-        about = result_json(state, store) if wanted.about is None else wanted.about
-        print_json({**about, "request": receipt.outcome})
-    else:
-        print(told(receipt, head, wanted.done or f"Accepted; the session is {state.stands}."))
-    return exit_of_receipt(receipt)
 
 
 def request_of(session_id: str, wanted: Act, actor: Actor) -> InboxItem:
@@ -145,17 +147,6 @@ async def _awaited(store: Store, key: str, there: Callable[[], bool], seconds: f
     finally:
         writer.close()
 
-
-def _here(request: InboxItem | None, *, goes_on: bool) -> Begin:
-    """Carry the request out in this process, and then continue with the session."""
-
-    async def begin(engine: Engine, follower: Follower) -> None:
-        if request is not None:
-            await carry_out(engine, request)
-        if goes_on:
-            await follower.claim()
-
-    return begin
 
 
 def exit_of_receipt(receipt: Receipt) -> Exit:

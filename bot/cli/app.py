@@ -63,7 +63,17 @@ ROOT = Group(
 def run(arguments: list[str]) -> int:
     """Carry out a command line; its exit code. Errors of ours become one message on standard error."""
     try:
-        return _run(arguments)
+        if "_ARGCOMPLETE" in os.environ:
+            from bot.cli.completion import complete
+
+            complete(ROOT)
+        try:
+            command, (shared, *_, given) = read("sayso", ROOT, arguments)
+        except SystemExit as left:
+            sys.stdout.flush()
+            return int(left.code or Exit.OK)
+        _set_up_logging(shared["verbose"])
+        return command.carry_out(Place(shared["home"], shared["flows"], shared["database"]), given)
     except SaysoError as error:
         text = str(error)
         if isinstance(error, FlowError):
@@ -78,19 +88,6 @@ def run(arguments: list[str]) -> int:
         sys.stderr.close()
         return Exit.OK
 
-
-def _run(arguments: list[str]) -> int:
-    if "_ARGCOMPLETE" in os.environ:
-        from bot.cli.completion import complete
-
-        complete(ROOT)
-    try:
-        command, (shared, *_, given) = read("sayso", ROOT, arguments)
-    except SystemExit as left:
-        sys.stdout.flush()
-        return int(left.code or Exit.OK)
-    _set_up_logging(shared["verbose"])
-    return command.carry_out(Place(shared["home"], shared["flows"], shared["database"]), given)
 
 
 def _set_up_logging(verbose: int) -> None:

@@ -25,7 +25,15 @@ def export_audit(place: Place, output: Path | None, cursor: Path | None, *, cont
     settings = place.settings()
     if cursor is not None and output is not None and cursor.resolve() == output.resolve():
         raise UsageError(f"{cursor} is the output file; name another file for the cursor.")
-    read = None if cursor is None or not cursor.exists() else _read_cursor(cursor)
+    read = None
+    if cursor is not None and cursor.exists():
+        try:
+            note = cursor.read_text()
+            read = note, evidence.size_of(note)
+        except (OSError, ValueError) as error:
+            raise UsageError(
+                f"{cursor} is not a cursor of an audit export; name a new file to export everything."
+            ) from error
     if output is not None and output.exists():
         raise UsageError(f"{output} exists; name a new file.")
     with opened(settings, "nothing to export") as store:
@@ -87,15 +95,6 @@ def _to_stream(stream: BinaryIO, export: evidence.Export) -> None:
         stream.write(line + b"\n")
     stream.flush()
 
-
-def _read_cursor(cursor: Path) -> tuple[str, int]:
-    try:
-        note = cursor.read_text()
-        return note, evidence.size_of(note)
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"{cursor} is not a cursor of an audit export; name a new file to export everything."
-        ) from error
 
 
 def _own_cursor(store: Store, cursor: Path | None, note: str, size: int) -> int:

@@ -15,6 +15,7 @@ from engine.flow.docs.diagram import mermaid
 from engine.journal.events import decode_event
 from engine.journal.fold import derive_state
 from engine.journal.history import marks, tree
+from engine.language.errors import FlowError
 from engine.run.stored import stored_flow
 
 if TYPE_CHECKING:
@@ -33,20 +34,41 @@ class Checked(NamedTuple):
 def validate(place: Place, paths: list[Path], *, strict: bool, as_json: bool) -> int:
     """Check files and folders; every problem and warning is printed; with `strict` a warning is a problem. Raises
     `UsageError` when there is nothing to check."""
+    from bot.gate.rules import NAME
+
     if not paths:
         paths = [_default_folder(place)]
     checked: dict[str, Checked] = {}
     for path in paths:
-        checked.update(_check_folder(path) if path.is_dir() else _check_file(path))
-    checked.update(_check_gate(paths))
+        begins = path.name == NAME and path.is_file() and path.read_text("utf-8", "replace")
+        is_rules = bool(begins and re.search(r"^gate:", begins, re.M))
+        checked.update(_check_folder(path) if path.is_dir() else _check_file(path, is_rules=is_rules))
+    for path in paths:
+        # The rules beside a folder of flows are checked with it.
+        rules = path.absolute().parent / NAME
+        if path.is_dir() and rules.is_file():
+            checked.update(_check_file(Path(os.path.relpath(rules)), is_rules=True))
     if strict:
         checked = {file: Checked(one.flow, one.problems + one.warnings) for file, one in checked.items()}
     bad = sum(1 for one in checked.values() if one.problems)
     if as_json:
         print_json({"ok": not bad, "files": [_as_json(file, one) for file, one in checked.items()]})
-    else:
-        _print(checked, bad)
-    return Exit.INVALID_FLOW if bad else Exit.OK
+        return Exit.INVALID_FLOW if bad else Exit.OK
+    for one in checked.values():
+        for problem in one.problems:
+            print(problem)
+        for warning in one.warnings:
+            print(warning._replace(message=f"warning: {warning.message}"))
+    if bad:
+        total, sound = sum(len(one.problems) for one in checked.values()), len(checked) - bad
+        rest = f"; {plural(sound, 'file')} without" if sound else ""
+        print(f"{plural(total, 'problem')} in {plural(bad, 'file')}{rest}.")
+        return Exit.INVALID_FLOW
+    names = ", ".join(sorted(one.flow or "" for one in checked.values()))
+    doubts = sum(len(one.warnings) for one in checked.values())
+    told = f", {plural(doubts, 'warning')}" if doubts else ""
+    print(f"{plural(len(checked), 'flow')} without problems{told}: {names}")
+    return Exit.OK
 
 
 def schema(place: Place) -> int:
@@ -81,41 +103,14 @@ def _default_folder(place: Place) -> Path:
     return Path(os.path.relpath(folder))
 
 
-def _check_gate(paths: list[Path]) -> dict[str, Checked]:
-    """The rules beside each folder of flows that is checked, where there are any."""
-    from bot.gate.rules import NAME
-
-    files = [path.absolute().parent / NAME for path in paths if path.is_dir()]
-    found: dict[str, Checked] = {}
-    for file in files:
-        if file.is_file():
-            found |= _check_gate_file(Path(os.path.relpath(file)))
-    return found
-
-
-def _check_gate_file(path: Path) -> dict[str, Checked]:
+def _check_file(path: Path, *, is_rules: bool) -> dict[str, Checked]:
     from bot.gate.rules import NAME, RulesFile
-    from engine.language.errors import FlowError
-
-    try:
-        RulesFile(path).read()
-        return {str(path): Checked(NAME)}
-    except FlowError as error:
-        return {str(path): Checked(None, error.problems)}
-
-
-def _check_file(path: Path) -> dict[str, Checked]:
-    from bot.gate.rules import NAME
-    from engine.language.errors import FlowError
     from engine.run.flow_files import flow_warnings, load_flow_file
 
-    if (
-        path.name == NAME
-        and path.is_file()
-        and re.search(r"^gate:", path.read_text("utf-8", "replace"), re.M)
-    ):
-        return _check_gate_file(path)
     try:
+        if is_rules:
+            RulesFile(path).read()
+            return {str(path): Checked(NAME)}
         flow = load_flow_file(path)
         return {str(path): Checked(flow.name, (), tuple(flow_warnings([flow])))}
     except FlowError as error:
@@ -145,23 +140,6 @@ def _as_json(file: str, found: Checked) -> dict[str, Json]:
     told = {name: [item._asdict() for item in getattr(found, name)] for name in ("problems", "warnings")}
     return {"file": file, "ok": not found.problems, "flow": found.flow, **told}
 
-
-def _print(checked: dict[str, Checked], bad: int) -> None:
-    for one in checked.values():
-        for problem in one.problems:
-            print(problem)
-        for warning in one.warnings:
-            print(warning._replace(message=f"warning: {warning.message}"))
-    total = sum(len(one.problems) for one in checked.values())
-    if bad:
-        sound = len(checked) - bad
-        rest = f"; {plural(sound, 'file')} without" if sound else ""
-        print(f"{plural(total, 'problem')} in {plural(bad, 'file')}{rest}.")
-        return
-    names = ", ".join(sorted(one.flow or "" for one in checked.values()))
-    doubts = sum(len(one.warnings) for one in checked.values())
-    told = f", {plural(doubts, 'warning')}" if doubts else ""
-    print(f"{plural(len(checked), 'flow')} without problems{told}: {names}")
 
 
 def explain_command(place: Place, name: str) -> int:

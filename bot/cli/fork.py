@@ -12,13 +12,13 @@ from typing import Any
 
 from bot.cli.act import Act, ask, exit_of_receipt, request_of, told
 from bot.cli.lookup import actor_for, find_flow, find_session, refuse_ended
-from bot.config.settings import Settings
+
 from bot.terminal.console import Exit, Place, UsageError, clean, opened, print_json, writing
 from bot.terminal.follow import Mode, follow, with_engine
 from bot.terminal.follower import Follower, new_session_id, open_prompts, read_answer
 from engine.decide import past
 from engine.decide.past import Plan, lines, plan
-from engine.flow import Flow
+
 from engine.flow.load import flow_from_body
 from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
@@ -137,7 +137,17 @@ def migrate_session(place: Place, text: str, name: str | None, *, dry_run: bool,
         head = find_session(store, text)
         refuse_ended(head)
         old = flow_from_body(store.flows.text(head.flow_digest))
-        new = find_flow(settings, name) if name else _text_now(settings, place, head.session_id, old)
+        # Without a name: the file that it was started from, or the flow of that name if the file is gone.
+        gone = not name and not Path(old.file).is_file()
+        try:
+            new = find_flow(settings, name or (old.name if gone else old.file))
+        except UnknownFlow as error:
+            if not gone:
+                raise
+            command = place.command("sessions", "migrate", head.session_id, "FILE")
+            raise UnknownFlow(
+                f"{old.file} no longer exists. {error} Name the new version: {command}"
+            ) from error
         made = plan(old, new, stored_state(store, head.session_id))
         if dry_run:
             _tell(made, "It can continue with the new version." if not made.problems else "", as_json=as_json)
@@ -153,17 +163,6 @@ def migrate_session(place: Place, text: str, name: str | None, *, dry_run: bool,
     _tell(made, told(receipt, head, done), as_json=as_json, request=receipt.outcome)
     return exit_of_receipt(receipt)
 
-
-def _text_now(settings: Settings, place: Place, session_id: str, old: Flow) -> Flow:
-    """Return the current flow of the session: from its own file, or by name if that file is gone. Raises `FlowError`,
-    and `UnknownFlow` with the remedy."""
-    if Path(old.file).is_file():
-        return find_flow(settings, old.file)
-    try:
-        return find_flow(settings, old.name)
-    except UnknownFlow as error:
-        command = place.command("sessions", "migrate", session_id, "FILE")
-        raise UnknownFlow(f"{old.file} no longer exists. {error} Name the new version: {command}") from error
 
 
 def _tell(made: Plan, done: str, *, as_json: bool, request: str | None = None) -> None:

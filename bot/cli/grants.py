@@ -84,27 +84,21 @@ def _wide_json(grant: Grant) -> dict[str, Json]:
 REVOKED = "Revoked: people are asked about such calls again."
 
 
-def _revoke_wide(place: Place, grant_id: str, as_name: str | None, *, as_json: bool) -> bool:
-    """Take back one that counts beyond its run, which may be over; False where there is none such."""
-    settings = place.settings()
-    if not database_exists(settings):
-        return False
-    with writing(settings) as store:
-        wide = wide_grants.current(store.kept.rows(wide_grants.GRANT), utc_now())
-        found = next((grant for grant in wide if grant.prompt_id == grant_id), None)
-        if found is None:
-            return False
-        by = actor_for(settings, as_name).record()
-        store.consume([], utc_now(), [wide_grants.revoked(found, by, utc_now())])
+def revoke_grant(place: Place, grant_id: str, as_name: str | None, *, as_json: bool) -> int:
+    """Ask again for calls that were always allowed. Raises `SaysoError`."""
+    settings, found = place.settings(), None
+    if database_exists(settings):
+        with writing(settings) as store:
+            # One that counts beyond its run, which may be over.
+            wide = wide_grants.current(store.kept.rows(wide_grants.GRANT), utc_now())
+            found = next((grant for grant in wide if grant.prompt_id == grant_id), None)
+            if found is not None:
+                by = actor_for(settings, as_name).record()
+                store.consume([], utc_now(), [wide_grants.revoked(found, by, utc_now())])
+    if found is None:
+        return change_prompt(place, grant_id, Change("revoke", {}, REVOKED), as_name, as_json=as_json)
     if as_json:
         print_json(_wide_json(found))
     else:
         print(REVOKED)
-    return True
-
-
-def revoke_grant(place: Place, grant_id: str, as_name: str | None, *, as_json: bool) -> int:
-    """Ask again for calls that were always allowed. Raises `SaysoError`."""
-    if _revoke_wide(place, grant_id, as_name, as_json=as_json):
-        return Exit.OK
-    return change_prompt(place, grant_id, Change("revoke", {}, REVOKED), as_name, as_json=as_json)
+    return Exit.OK

@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -38,7 +39,10 @@ def init_command(place: Place, folder: Path | None, source: str | None, *, list_
     """Make the folder, or list the names of the cookbook. Raises `UsageError`."""
     if list_names:
         for file in _cookbook().values():
-            print(f"{flow_name(file) or '':26}{_described(file)}")
+            described = re.search(
+                r"^description:[ \t]*(.*)$", file.read_text(encoding="utf-8"), re.MULTILINE
+            )
+            print(f"{flow_name(file) or '':26}{described[1] if described else ''}")
         return Exit.OK
     folder = folder or Path()
     wanted = {name: STARTER / file for name, file in _PLAIN.items()}
@@ -52,7 +56,7 @@ def init_command(place: Place, folder: Path | None, source: str | None, *, list_
         for name, file in wanted.items()
         if _write(
             folder / name,
-            _content(name, file),
+            partial(_content, name, file),
             (_PRIVATE if name == ".env" else _PROGRAM_MODE if os.access(file, os.X_OK) else _FILE),
         )
     ]
@@ -102,15 +106,12 @@ def _write(file: Path, content: Callable[[], bytes], mode: int) -> bool:
     return True
 
 
-def _content(name: str, file: Path) -> Callable[[], bytes]:
-    def content() -> bytes:
-        text = file.read_text(encoding="utf-8")
-        if file.name == "workflow.yml":
-            text = text.replace("VERSION", version("sayso"))
-        is_flow = Path(name).parent == Path("flows") and flow_name(file) is not None
-        return ((_HINT if is_flow else "") + text).encode()
-
-    return content
+def _content(name: str, file: Path) -> bytes:
+    text = file.read_text(encoding="utf-8")
+    if file.name == "workflow.yml":
+        text = text.replace("VERSION", version("sayso"))
+    is_flow = Path(name).parent == Path("flows") and flow_name(file) is not None
+    return ((_HINT if is_flow else "") + text).encode()
 
 
 def _schema() -> bytes:
@@ -125,10 +126,6 @@ def _schema() -> bytes:
 def _cookbook() -> dict[str, Path]:
     return {file.stem: file for file in sorted(EXAMPLES.glob("*.yml")) if flow_name(file) == file.stem}
 
-
-def _described(file: Path) -> str:
-    found = re.search(r"^description:[ \t]*(.*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
-    return found[1] if found else ""
 
 
 def _runbook(name: str) -> Iterator[tuple[str, Path]]:

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Container, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec
 
@@ -18,6 +18,7 @@ from bot.terminal.console import Place, UsageError, database_exists, opened
 from engine.flow.load import SUFFIXES
 from engine.journal.phases import ENDED
 from engine.journal.records import Head
+from engine.journal.state import State
 from engine.language.actors import Actor
 from engine.language.codec import Json
 from engine.language.diagnostics import suggest
@@ -51,10 +52,13 @@ def find_flow(settings: Settings, name: str) -> Flow:
     if name.endswith(SUFFIXES) or os.sep in name:
         if not Path(name).is_file():
             raise UsageError(f"There is no flow file {name}.")
+        known = _known(settings, Path(name).resolve())
+        if known is not None:
+            return known
+        from engine.run.flow_files import load_flow_file
+
         # A node finds its programs beside the flow's file, so the session pins where that is.
-        return _known(settings, Path(name).resolve()) or replace(
-            _loaded(name), file=str(Path(name).resolve())
-        )
+        return replace(load_flow_file(name), file=str(Path(name).resolve()))
     from engine.run.flow_files import load_flows  # most commands read no folder
 
     flows, errors = load_flows(settings.flows) if settings.flows.is_dir() else ({}, {})
@@ -88,11 +92,6 @@ def _known(settings: Settings, file: Path) -> Flow | None:
         return None
 
 
-def _loaded(name: str) -> Flow:
-    from engine.run.flow_files import load_flow_file
-
-    return load_flow_file(name)
-
 
 def find_session(store: Store, text: str) -> Head:
     """A session by its id or a beginning of it that only it has. Raises `UnknownSession`."""
@@ -111,19 +110,22 @@ def find_prompt(store: Store, text: str) -> PromptState:
     asked = {prompt.prompt_id: prompt for prompt in prompt_store.waiting(store.prompts)}
     if not any(matches(known, text, "prompt-") for known in asked):
         listed = {prompt.session_id for prompt in asked.values()}
-        asked |= {prompt.prompt_id: prompt for prompt in _unlisted(store, listed)}
+        for state in unlisted(store, listed):
+            asked |= {
+                name: prompt_store.prompt_state(state, state.prompts[name]) for name in state.open_prompts
+            }
     return asked[_one_of(text, list(asked), "prompt-", "open question")]
 
 
-def _unlisted(store: Store, listed: Set[str]) -> Iterator[PromptState]:
-    """The open questions of sessions of which no question is listed: somebody may have deleted the rows."""
+def unlisted(store: Store, listed: Container[str]) -> Iterator[State]:
+    """The paused sessions that ask something by their journal and are not among the `listed` ids, to which the rows of
+    questions belong: somebody may have deleted a row."""
     for head in store.sessions.heads(statuses=("paused",), limit=None):
         if head.session_id not in listed and not head.quarantined:
-            with contextlib.suppress(SaysoError):
+            with contextlib.suppress(SaysoError):  # one that cannot be read is put on hold by whoever takes it up
                 state = stored_state(store, head.session_id)
-                yield from (
-                    prompt_store.prompt_state(state, state.prompts[name]) for name in state.open_prompts
-                )
+                if state.open_prompts:
+                    yield state
 
 
 def _one_of(text: str, ids: Sequence[str], prefix: str, word: str) -> str:
@@ -178,22 +180,20 @@ def also_in_workspace(command: Callable[Concatenate[Place, P], int]) -> Callable
 
 def read_inputs(pairs: Sequence[str], file: Path | None) -> dict[str, Json]:
     """Inputs from a file and from `key=value`, which win. Raises `UsageError`, and `FlowError` for a broken file."""
-    given = _from_file(file) if file is not None else {}
+    given = dict[str, Json]()
+    if file is not None:
+        # JSON is YAML, so one reader takes both, with its limits and its places of errors.
+        from engine.language.yaml import decode_source, load_located
+
+        located = load_located(decode_source(file.read_bytes(), str(file)), str(file))
+        if located.problems or located.doubts:
+            raise FlowError(located.problems + located.doubts)
+        if not isinstance(located.data, dict):
+            raise UsageError(f"{file} is not a mapping of inputs; write one `name: value` per line.")
+        given |= located.data
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
             raise UsageError(f"An input is given as key=value, not {pair!r}.")
         given[key.strip()] = value
     return given
-
-
-def _from_file(file: Path) -> dict[str, Json]:
-    """JSON is YAML, so one reader takes both, with its limits and its places of errors."""
-    from engine.language.yaml import decode_source, load_located
-
-    located = load_located(decode_source(file.read_bytes(), str(file)), str(file))
-    if located.problems or located.doubts:
-        raise FlowError(located.problems + located.doubts)
-    if not isinstance(located.data, dict):
-        raise UsageError(f"{file} is not a mapping of inputs; write one `name: value` per line.")
-    return dict(located.data)

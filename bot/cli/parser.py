@@ -64,18 +64,15 @@ class Parser(argparse.ArgumentParser):
                 complete(one, action)
         if isinstance(of, Group):
             self.epilog = of.epilog
-            self._list(of, complete)
-
-    def _list(self, of: Group, complete: Complete | None) -> None:
-        told: dict[str, Any] = {"action": _Words, "parser_class": lambda **told: None}
-        if complete is not None:
-            told = {"parser_class": partial(Parser, complete=complete)}
-        commands = self.add_subparsers(
-            prog=self.prog, title="commands", metavar="COMMAND", dest="called", **told
-        )
-        for name, one in of.commands.items():
-            sentence = re.split(r"(?<=\.)\s", one.help, maxsplit=1)[0]
-            commands.add_parser(name, of=one, help=sentence)
+            told: dict[str, Any] = {"action": _Words, "parser_class": lambda **told: None}
+            if complete is not None:
+                told = {"parser_class": partial(Parser, complete=complete)}
+            commands = self.add_subparsers(
+                prog=self.prog, title="commands", metavar="COMMAND", dest="called", **told
+            )
+            for name, each in of.commands.items():
+                sentence = re.split(r"(?<=\.)\s", each.help, maxsplit=1)[0]
+                commands.add_parser(name, of=each, help=sentence)
 
     def near(self, word: str) -> str:
         """A question whether a flag is meant that is nearly the word."""

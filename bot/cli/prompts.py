@@ -7,15 +7,14 @@ from __future__ import annotations
 import asyncio
 import shlex
 import sys
-from collections.abc import Container, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from bot.cli.lookup import also_in_workspace, find_prompt, matches, read_inputs, refuse_ended
+from bot.cli.lookup import also_in_workspace, find_prompt, matches, read_inputs, refuse_ended, unlisted
 from bot.config.session_files import SessionFiles, keep
 from bot.faces.question import row_face
 from bot.rendering.phrases import closed_text
@@ -51,7 +50,6 @@ from engine.language.errors import (
     InvalidAnswer,
     PromptClosed,
     PromptTimedOut,
-    SaysoError,
 )
 from engine.run.stored import stored_state, utc_now
 from engine.storage.store import Store
@@ -146,9 +144,9 @@ def list_prompts(place: Place, *, as_json: bool) -> int:
         heads = (store.sessions.head(session_id) for session_id in {prompt.session_id for prompt in here})
         names = {head.session_id: head.flow_name for head in heads if head is not None}
         found, flows = found + here, flows | names
-        for session_id in _unlisted(store, names):
+        for state in unlisted(store, names):
             print(
-                f"Session {session_id} has a question that is not listed: its row was deleted. `sayso sessions show {session_id}` shows it, and the bot restores the row when it starts.",
+                f"Session {state.session_id} has a question that is not listed: its row was deleted. `sayso sessions show {state.session_id}` shows it, and the bot restores the row when it starts.",
                 file=sys.stderr,
             )
     if as_json:
@@ -161,30 +159,16 @@ def list_prompts(place: Place, *, as_json: bool) -> int:
     return Exit.OK
 
 
-def _unlisted(store: Store, listed: Container[str]) -> Iterator[str]:
-    """The paused sessions that ask something by their journal, and that no row of a question belongs to."""
-    for head in store.sessions.heads(statuses=("paused",), limit=None):
-        if head.session_id in listed or head.quarantined is not None:
-            continue
-        with suppress(SaysoError):  # one that cannot be read is put on hold by whoever takes it up
-            if stored_state(store, head.session_id).open_prompts:
-                yield head.session_id
-
-
 def _row(prompt: PromptState, flow: str) -> tuple[str, ...]:
-    choices = " | ".join(option["label"] for option in prompt.options) or _takes(prompt)
+    if prompt.options:
+        takes = " | ".join(option["label"] for option in prompt.options)
+    elif prompt.fields:
+        takes = "form: " + ", ".join(str(field["name"]) for field in prompt.fields)
+    else:
+        takes = " or ".join(["text"] * prompt.accepts_text + ["files"] * prompt.accepts_files) or "text"
     whom = plain(waiting_on(prompt, prompt.requester))
     question = one_line(plain(prompt.message), 200)
-    return prompt.prompt_id, clean(flow), one_line(whom, 30), one_line(choices, 30), question
-
-
-def _takes(prompt: PromptState) -> str:
-    """Describe the answers of a question without choices."""
-    fields = prompt.fields
-    if fields:
-        return "form: " + ", ".join(str(field["name"]) for field in fields)
-    parts = ["text"] * prompt.accepts_text + ["files"] * prompt.accepts_files
-    return " or ".join(parts) or "text"
+    return prompt.prompt_id, clean(flow), one_line(whom, 30), one_line(takes, 30), question
 
 
 @also_in_workspace
@@ -397,7 +381,16 @@ def _lock_json(row: LockRow, head: Head | None) -> dict[str, Json]:
 def release_lock(place: Place, name: str, session: str) -> int:
     """Take a lock from a session of which nothing runs any more. Raises `UsageError` for one that can be ended."""
     with writing(place.settings(), f"no lock {name!r}") as store:
-        row = _find(store, name, session)
+        found = [row for row in store.locks.rows(name) if matches(row.session_id, session, "session-")]
+        if len(found) != 1:
+            rows = store.locks.rows()
+            if found or any(row.name == name for row in rows):
+                raise UsageError(
+                    f"{len(found) or 'No'} session of the queue for lock {name!r} begins with {session!r}."
+                )
+            names = ", ".join(sorted({clean(row.name) for row in rows})) or "none"
+            raise UsageError(f"Nobody holds or waits for a lock {name!r}; there are: {names}.")
+        row = found[0]
         head = store.sessions.head(row.session_id)
         if head is not None and head.quarantined is None and head.status not in ENDED:
             end = place.command("sessions", "abort", row.session_id)
@@ -409,16 +402,3 @@ def release_lock(place: Place, name: str, session: str) -> int:
     following = f" Next: {clean(left[0].session_id)}." if left else ""
     print(f"{clean(row.session_id)} no longer has lock {clean(name)}.{following}")
     return Exit.OK
-
-
-def _find(store: Store, name: str, session: str) -> LockRow:
-    found = [row for row in store.locks.rows(name) if matches(row.session_id, session, "session-")]
-    if len(found) == 1:
-        return found[0]
-    rows = store.locks.rows()
-    if found or any(row.name == name for row in rows):
-        raise UsageError(
-            f"{len(found) or 'No'} session of the queue for lock {name!r} begins with {session!r}."
-        )
-    names = ", ".join(sorted({clean(row.name) for row in rows})) or "none"
-    raise UsageError(f"Nobody holds or waits for a lock {name!r}; there are: {names}.")

@@ -17,7 +17,7 @@ from bot.terminal.follower import Follower, open_prompts, read_answer
 from engine.journal.records import Head
 from engine.journal.snapshot import read_export
 from engine.journal.state import State
-from engine.language.codec import Json
+
 from engine.language.errors import EmptyMessage, SessionRunning, SnapshotRefused
 from engine.run.engine import Engine
 from engine.run.session import carry_out
@@ -107,8 +107,11 @@ def _from_snapshot(place: Place, wanted: Resume, data: bytes, mode: Mode) -> int
 
         data = readable(place.settings(), data)
     file = read_export(data)
-    session_id, thread = str(file["sessionId"]), _thread(file)
-    message = wanted.message
+    session_id, message = str(file["sessionId"]), wanted.message
+    try:
+        thread = file["state"]["thread"]
+    except (KeyError, TypeError) as error:
+        raise SnapshotRefused("This is not a snapshot file: its state cannot be read.") from error
     if wanted.session_id is not None and not matches(session_id, wanted.session_id, "session-"):
         if message is not None:
             raise UsageError(f"The file holds {session_id}, not {wanted.session_id}.")
@@ -128,12 +131,6 @@ def _from_snapshot(place: Place, wanted: Resume, data: bytes, mode: Mode) -> int
         return asyncio.run(_bring(place, session_id, begin, mode))
     return follow(place, session_id, actor, mode, begin)
 
-
-def _thread(file: dict[str, Json]) -> Json:
-    try:
-        return file["state"]["thread"]
-    except (KeyError, TypeError) as error:
-        raise SnapshotRefused("This is not a snapshot file: its state cannot be read.") from error
 
 
 async def _bring(place: Place, session_id: str, begin: Begin, mode: Mode) -> int:

@@ -11,7 +11,7 @@ import time
 import webbrowser
 from collections.abc import Coroutine
 from dataclasses import replace
-from functools import partial
+
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from bot.serve.dev import PORT, Ready, dev_database, display_there, open_page, r
 from bot.serve.identity import Identity
 from bot.serve.main import Bot
 from bot.serve.roles import ROLES
-from bot.start.asked import LOOK_SECONDS, Started, asked_item, started
+from bot.start.asked import LOOK_SECONDS, asked_item, started
 from bot.terminal.console import (
     INTERRUPTED,
     Exit,
@@ -74,15 +74,10 @@ def start_flow_command(
             if not found.there or time.monotonic() >= deadline:
                 break
             time.sleep(LOOK_SECONDS)
-    _tell(found, flow.name, channel, as_json)
-    return Exit.OK if found.session_id else Exit.PAUSED
-
-
-def _tell(found: Started, flow: str, channel: str, as_json: bool) -> None:
     if as_json:
         print_json(
             {
-                "flow": flow,
+                "flow": flow.name,
                 "session": found.session_id,
                 "channel": found.channel,
                 "threadTs": found.thread_ts,
@@ -90,12 +85,13 @@ def _tell(found: Started, flow: str, channel: str, as_json: bool) -> None:
             }
         )
     elif found.session_id:
-        print(f"{flow} runs in {channel}: {found.session_id}")
+        print(f"{flow.name} runs in {channel}: {found.session_id}")
     else:
         print(
-            f"{flow} is requested in {channel}. The bot starts it when it runs (sayso start).",
+            f"{flow.name} is requested in {channel}. The bot starts it when it runs (sayso start).",
             file=sys.stderr,
         )
+    return Exit.OK if found.session_id else Exit.PAUSED
 
 
 # --- the bot -----------------------------------------------------------------------------------------------
@@ -140,17 +136,17 @@ def _until_stopped(work: Coroutine[Any, Any, None]) -> int:
 
 async def _beating(held: Serving, work: Coroutine[Any, Any, None]) -> None:
     """Do the work, and show meanwhile that the event loop runs."""
-    beats = asyncio.create_task(supervised("the sign of life", partial(_beat, held)))
+
+    async def beat() -> None:
+        while True:
+            held.beat()
+            await asyncio.sleep(BEAT_SECONDS)
+
+    beats = asyncio.create_task(supervised("the sign of life", beat))
     try:
         await work
     finally:
         beats.cancel()
-
-
-async def _beat(held: Serving) -> None:
-    while True:
-        held.beat()
-        await asyncio.sleep(BEAT_SECONDS)
 
 
 async def _start(bot: Bot, held: Serving) -> None:

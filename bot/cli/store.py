@@ -152,29 +152,23 @@ def release_session(place: Place, text: str) -> int:
         head = find_session(store, text)
         if head.quarantined is None:
             raise UsageError(f"Session {head.session_id} is not on hold; nothing was changed.")
-        events = _verify(store, head.session_id)
+        try:
+            events = [decode_event(row) for row in store.sessions.journal(head.session_id)]
+            state = derive_state(events)
+            flow_from_body(store.flows.text(state.flow_digest))
+        except (Corrupt, MalformedJournal) as error:
+            raise SessionError(
+                f"Session {head.session_id} stays on hold: {error} Restore the database or its key file and "
+                "release the session again, or start the flow again."
+            ) from error
+        if pending(state):
+            raise SessionError(
+                f"Session {head.session_id} waited for a lock and lost its place when it was put on hold. "
+                "Start the flow again."
+            )
         store.sessions.release(head.session_id)
-    print(f"{clean(head.session_id)} is released: all {events} events verify. It continues.")
+    print(f"{clean(head.session_id)} is released: all {len(events)} events verify. It continues.")
     return Exit.OK
-
-
-def _verify(store: Store, session_id: str) -> int:
-    """Return the number of events. Raises `SessionError` if the session cannot be trusted."""
-    try:
-        events = [decode_event(row) for row in store.sessions.journal(session_id)]
-        state = derive_state(events)
-        flow_from_body(store.flows.text(state.flow_digest))
-    except (Corrupt, MalformedJournal) as error:
-        raise SessionError(
-            f"Session {session_id} stays on hold: {error} Restore the database or its key file and release "
-            "the session again, or start the flow again."
-        ) from error
-    if pending(state):
-        raise SessionError(
-            f"Session {session_id} waited for a lock and lost its place when it was put on hold. Start the "
-            "flow again."
-        )
-    return len(events)
 
 
 # --- verify ------------------------------------------------------------------------------------------------
@@ -211,7 +205,15 @@ def verify_history(place: Place, what: str, key: str | None = None, *, as_json: 
     """Check an exported file or a session of this home. Raises `UsageError`, `SnapshotRefused`, `StorageError`."""
     file = Path(what)
     if is_export(file):
-        keys = [key] if key else _audit_keys(place)
+        keys = [key] if key else []
+        if not keys:
+            missing = "there is no public key here: give one with --key"
+            with opened(place.settings(), missing, verify=True) as store:
+                keys = evidence.keys(store)
+        if not keys:
+            raise UsageError(
+                "This store has no audit log. Give the public key of the export with --key."
+            )
         problem, found = broken_export(file, keys)
         if as_json:
             print_json(
@@ -231,13 +233,6 @@ def verify_history(place: Place, what: str, key: str | None = None, *, as_json: 
         print(_told(verdict))
     return Exit.OK if verdict.problem is None else Exit.STORE
 
-
-def _audit_keys(place: Place) -> list[str]:
-    settings = place.settings()
-    with opened(settings, "there is no public key here: give one with --key", verify=True) as store:
-        if found := evidence.keys(store):
-            return found
-    raise UsageError("This store has no audit log. Give the public key of the export with --key.")
 
 
 def _told(verdict: Verdict) -> str:
@@ -274,28 +269,24 @@ def readable(settings: Settings, data: bytes) -> bytes:
     return disclosed(Wrapping.of(settings.encryption_keys), sealer, data)
 
 
-def _unread(settings: Settings, path: Path, why: KeyMissing) -> Verdict:
-    """Return the verdict on an encrypted file without the key for it."""
-    from engine.storage.envelopes import check
-
-    sealer, verdict = _sealer(settings), Verdict(str(path), 0, signed=True, unread=str(why))
-    if sealer is None:
-        raise why
-    try:
-        check(sealer, path.read_bytes())
-    except SnapshotRefused as error:
-        verdict.problem = str(error)
-    return verdict
-
-
 def _of_file(settings: Settings, path: Path) -> Verdict:
+    sealer = _sealer(settings)
     try:
         file = read_export(readable(settings, path.read_bytes()))
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
-    except KeyMissing as error:
-        return _unread(settings, path, error)
-    sealer = _sealer(settings)
+    except KeyMissing as missing:
+        from engine.storage.envelopes import check
+
+        if sealer is None:
+            raise
+        # It is encrypted, and the key for that is not here: only that nobody changed it can be said.
+        verdict = Verdict(str(path), 0, signed=True, unread=str(missing))
+        try:
+            check(sealer, path.read_bytes())
+        except SnapshotRefused as error:
+            verdict.problem = str(error)
+        return verdict
     journal = events_in(file)
     verdict = Verdict(str(file["sessionId"]), len(journal), signed=False)
     try:

@@ -59,7 +59,18 @@ async def _serve(place: Place, host: str, port: int | None, *, write: bool, open
             room = _room(settings or given, store, host, loop.time, write=write, access=access)
             async with running(room, host, port) as url:
                 if access is None:
-                    _tell(given, settings, room.access, url, write=write, open_it=open_it)
+                    if settings is None:
+                        print("There are no sessions yet. The page shows the first one as soon as it starts.")
+                    elif settings.home != given.home:
+                        print("This home only has sessions of its local workspace (sayso dev).")
+                    address = room.access.address(given.web.url.rstrip("/") if given.web.url else url)
+                    kind = "with changes" if write else "read-only"
+                    print(f"The control room, {kind}. Ctrl-C ends it.\n\n  {address}\n")
+                    if given.web.url:
+                        print(f"It listens at {url}, for the proxy in front of it.")
+                    sys.stdout.flush()
+                    if open_it:
+                        loop.run_in_executor(None, webbrowser.open, address)
                 access, port = room.access, int(url.rpartition(":")[2])
                 # The first session makes a database: the same page continues with that.
                 while settings is None and not stop.is_set() and _found(place, write) is None:
@@ -68,22 +79,6 @@ async def _serve(place: Place, host: str, port: int | None, *, write: bool, open
                 if settings is not None:
                     await stop.wait()
 
-
-def _tell(
-    given: Settings, found: Settings | None, access: Access, url: str, *, write: bool, open_it: bool
-) -> None:
-    """Say where the page is, and what it shows."""
-    if found is None:
-        print("There are no sessions yet. The page shows the first one as soon as it starts.")
-    elif found.home != given.home:
-        print("This home only has sessions of its local workspace (sayso dev).")
-    address = access.address(given.web.url.rstrip("/") if given.web.url else url)
-    print(f"The control room, {'with changes' if write else 'read-only'}. Ctrl-C ends it.\n\n  {address}\n")
-    if given.web.url:
-        print(f"It listens at {url}, for the proxy in front of it.")
-    sys.stdout.flush()
-    if open_it:
-        asyncio.get_running_loop().run_in_executor(None, webbrowser.open, address)
 
 
 def _room(
