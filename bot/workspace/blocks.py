@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -241,19 +242,16 @@ def _blocks(value: Any, pointer: str, most: int, table: dict[str, Check]) -> Ite
         if isinstance(block_id, str) and block_id in seen:
             yield _at(f"`block_id` {block_id} already exists", f"{pointer}/{number}/block_id")
         seen.add(block_id if isinstance(block_id, str) else "")
-        yield from _twin_actions(block, f"{pointer}/{number}")
-
-
-def _twin_actions(block: Any, pointer: str) -> Iterator[str]:
-    parts = block.get("elements") if isinstance(block, dict) else None
-    seen: set[str] = set()
-    for number, element in enumerate(parts if isinstance(parts, list) else []):
-        action_id = element.get("action_id") if isinstance(element, dict) else None
-        if not isinstance(action_id, str):
-            continue
-        if action_id in seen:
-            yield _at(f"`action_id` {action_id} already exists", f"{pointer}/elements/{number}/action_id")
-        seen.add(action_id)
+        parts = block.get("elements") if isinstance(block, dict) else None
+        actions: set[str] = set()
+        for place, element in enumerate(parts if isinstance(parts, list) else []):
+            action_id = element.get("action_id") if isinstance(element, dict) else None
+            if not isinstance(action_id, str):
+                continue
+            if action_id in actions:
+                at = f"{pointer}/{number}/elements/{place}/action_id"
+                yield _at(f"`action_id` {action_id} already exists", at)
+            actions.add(action_id)
 
 
 def _view(value: Any, pointer: str) -> Iterator[str]:
@@ -407,11 +405,7 @@ MESSAGE_BLOCKS: dict[str, Check] = {
 }
 
 
-def _view_blocks(value: Any, pointer: str) -> Iterator[str]:
-    yield from _blocks(value, pointer, MAX_VIEW_BLOCKS, VIEW_BLOCKS)
-
-
-HOME = Shape().must(blocks=_view_blocks)
+HOME = Shape().must(blocks=partial(_blocks, most=MAX_VIEW_BLOCKS, table=VIEW_BLOCKS))
 HOME = HOME.may(callback_id=string(255, 0), private_metadata=string(3_000, 0), external_id=string(255, 0))
 MODAL = HOME.must(title=plain(24)).may(submit=plain(24), close=plain(24), submit_disabled=boolean)
 VIEWS = {"modal": MODAL.may(clear_on_close=boolean, notify_on_close=boolean), "home": HOME}

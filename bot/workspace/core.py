@@ -299,18 +299,17 @@ class Views:
 
     def update(self, body: Json, view_id: str = "", external_id: str = "", hash_: str = "") -> View:
         """`views.update`; SlackError `not_found`, or `hash_conflict` when it changed meanwhile."""
-        view = self._named(view_id, external_id)
+        for view in self.core.state.views.values():
+            if view.id == view_id or (external_id and view.body.get("external_id") == external_id):
+                break
+        else:
+            raise SlackError("not_found")
         blocks.check_view(body)
         if hash_ and hash_ != view.hash:
             raise SlackError("hash_conflict")
         self._replace(view, body)
         return view
 
-    def _named(self, view_id: str, external_id: str) -> View:
-        for view in self.core.state.views.values():
-            if view.id == view_id or (external_id and view.body.get("external_id") == external_id):
-                return view
-        raise SlackError("not_found")
 
     def _replace(self, view: View, body: Json) -> None:
         kept = view.values

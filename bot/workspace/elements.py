@@ -122,7 +122,10 @@ def entry_for(element: Json, given: Any) -> Json:
     kind = element["type"]
     field = VALUE_FIELDS[kind]
     if kind == "feedback_buttons":
-        return {"type": kind, **_feedback(element, given)}
+        for button in (element["positive_button"], element["negative_button"]):
+            if given in (button["value"], button["text"]["text"]):
+                return {"type": kind, "text": copied(button["text"]), "value": button["value"]}
+        raise WorkspaceError("option_not_found", f"neither feedback button is {given!r}")
     if field == "selected_option":
         return {"type": kind, field: option_named(element, given)}
     if field == "selected_options" and kind in ("checkboxes", "multi_static_select"):
@@ -148,13 +151,6 @@ def option_named(element: Json, wanted: Any) -> Json | None:
     there = ", ".join(repr(option["value"]) for option in options_of(element))
     raise WorkspaceError("option_not_found", f"no option {wanted!r}; there are: {there}")
 
-
-def _feedback(element: Json, given: Any) -> Json:
-    """The text and value of the one of the two buttons that has this value or text; WorkspaceError."""
-    for button in (element["positive_button"], element["negative_button"]):
-        if given in (button["value"], button["text"]["text"]):
-            return {"text": copied(button["text"]), "value": button["value"]}
-    raise WorkspaceError("option_not_found", f"neither feedback button is {given!r}")
 
 
 def action_for(block: Json, element: Json, entry: Json, action_ts: str) -> Json:
@@ -274,15 +270,10 @@ def _entity(match: re.Match[str], state: State) -> str:
                 return f"<!subteam^{group.id}>{rest}"
         return f"<!{name}>{rest}" if name in _BROADCASTS else escape("@" + typed)
     if kind == "channel":
-        return _channel_link(match["channel"], state)
+        for channel in state.channels.values():
+            if channel.name == match["channel"] and not channel.is_im:
+                return f"<#{channel.id}|{channel.name}>"
     return escape(found)
-
-
-def _channel_link(name: str, state: State) -> str:
-    for channel in state.channels.values():
-        if channel.name == name and not channel.is_im:
-            return f"<#{channel.id}|{name}>"
-    return escape("#" + name)
 
 
 def mentions(text: str, user_id: str) -> bool:

@@ -190,7 +190,12 @@ class Faults:
         if not isinstance(request, dict):
             raise WorkspaceError("invalid_fault", f"an object is expected, not {request!r}")
         if "set" in request:
-            return self._set(request["set"])
+            for name, value in request["set"].items():
+                if name not in SETTABLE:
+                    raise WorkspaceError("invalid_fault", f"{name!r} is none of: {', '.join(SETTABLE)}")
+                setattr(self, name, tuple(value) if name == "redelivery_delays" else value)
+            self._note("set", **request["set"])
+            return
         name, arguments = request.get("do", ""), {k: v for k, v in request.items() if k != "do"}
         if name not in REMOTE:
             raise WorkspaceError("invalid_fault", f"{name!r} is not a fault; available: {', '.join(REMOTE)}")
@@ -199,12 +204,6 @@ class Faults:
         except TypeError as problem:
             raise WorkspaceError("invalid_fault", str(problem)) from problem
 
-    def _set(self, fields: Json) -> None:
-        for name, value in fields.items():
-            if name not in SETTABLE:
-                raise WorkspaceError("invalid_fault", f"{name!r} is none of: {', '.join(SETTABLE)}")
-            setattr(self, name, tuple(value) if name == "redelivery_delays" else value)
-        self._note("set", **fields)
 
     def _add(self, fault: MethodFault) -> None:
         self._note(fault.kind, method=fault.method, times=fault.times)

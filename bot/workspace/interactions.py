@@ -49,23 +49,15 @@ class People:
             raise WorkspaceError("no_text", "a message needs a text")
         if len(text) > MAX_TYPED:
             raise WorkspaceError("msg_too_long", f"{len(text)} characters, {MAX_TYPED} are allowed")
-        attached = [self._attach(user, name, content) for name, content in (files or {}).items()]
+        attached, state = [], self.core.state
+        for name, content in (files or {}).items():
+            file_id = state.new_id("F")
+            state.files[file_id] = uploads.new_file(self.core.base_url, file_id, name, user.id)
+            uploads.store(state.files, file_id, content)
+            attached.append(uploads.shown(state.files[file_id]))
         subtype = "file_share" if attached else "thread_broadcast" if thread_ts and broadcast else None
-        return self.core.post(
-            user,
-            channel,
-            to_entities(text, self.core.state),
-            thread_ts=thread_ts,
-            files=attached,
-            subtype=subtype,
-        )
-
-    def _attach(self, user: User, name: str, content: bytes) -> Json:
-        state = self.core.state
-        file_id = state.new_id("F")
-        state.files[file_id] = uploads.new_file(self.core.base_url, file_id, name, user.id)
-        uploads.store(state.files, file_id, content)
-        return uploads.shown(state.files[file_id])
+        stored = to_entities(text, state)
+        return self.core.post(user, channel, stored, thread_ts=thread_ts, files=attached, subtype=subtype)
 
     def _own(self, user: User, channel: Channel, ts: str) -> Json:
         message = _there(self.core.state.message(channel.id, ts), channel, ts)
@@ -298,7 +290,10 @@ class Interactions:
     def show_answer(self, grant: ResponseGrant, body: Json) -> None:
         """Carry an answer out: replace or delete the message that was pressed, or post a new one."""
         content = self.core.content(str(body.get("text") or ""), body.get("blocks") or [])
-        original = self._original(grant)
+        if grant.ephemeral:
+            original = self.core.ephemeral(grant.user.id, grant.message_ts)
+        else:
+            original = self.core.state.message(grant.channel.id, grant.message_ts)
         if body.get("delete_original"):
             self._change_original(grant, original, None)
         elif body.get("replace_original") and original is not None:
@@ -311,10 +306,6 @@ class Interactions:
         else:
             self.core.post_ephemeral(grant.channel, grant.user, thread_ts=grant.thread_ts, **content)
 
-    def _original(self, grant: ResponseGrant) -> Json | None:
-        if grant.ephemeral:
-            return self.core.ephemeral(grant.user.id, grant.message_ts)
-        return self.core.state.message(grant.channel.id, grant.message_ts)
 
     def _change_original(self, grant: ResponseGrant, original: Json | None, content: Json | None) -> None:
         if original is None:

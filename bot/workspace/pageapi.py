@@ -34,6 +34,7 @@ class PageApi:
 
     def routes(self) -> list[web.RouteDef]:
         """The routes of the page protocol."""
+        interactions = self.interactions
         posts: dict[str, Callable[[User, Json], Awaitable[Json | None]]] = {
             "post": self._post,
             "edit": self._edit,
@@ -46,24 +47,19 @@ class PageApi:
             "home": self._open_home,
             "stop": self._stop,
             "view/submit": self._submit,
-            "view/close": self._close,
+            "view/close": lambda me, body: interactions.close_view(me, self.people.view(me, body["view_id"])),
         }
         return [
             web.get("/page/state", self._get(self._state)),
             web.get("/page/messages", self._get(self._messages)),
-            web.get("/page/home", self._get(self._home)),
-            web.get("/page/views", self._get(self._views)),
+            web.get("/page/home", self._get(lambda me, query: {"view": self.core.state.homes.get(me.id)})),
+            web.get("/page/views", self._get(lambda me, query: {"views": self.people.views(me)})),
             web.get("/page/limits", self._get(self._limits)),
             web.get("/page/ws", self._socket),
             *(web.post(f"/page/{name}", self._handler(work)) for name, work in posts.items()),
         ]
 
     # -- the frame of every request
-
-    def _default_person(self) -> str | None:
-        """Return the person shown if the page's address names none: the first of the workspace."""
-        people = (u.id for u in self.core.state.users.values() if not u.is_bot and not u.deleted)
-        return next(people, None)
 
     def _user(self, key: Any) -> User:
         if not isinstance(key, str) or key not in self.core.state.users:
@@ -72,8 +68,10 @@ class PageApi:
 
     def _get(self, work: Callable[[User, Any], Json]) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def handle(request: web.Request) -> web.Response:
+            # An address that names nobody shows the first person of the workspace.
+            people = (u.id for u in self.core.state.users.values() if not u.is_bot and not u.deleted)
             try:
-                user = self._user(request.query.get("as") or self._default_person())
+                user = self._user(request.query.get("as") or next(people, None))
                 return web.json_response(work(user, request.query))
             except WorkspaceError as problem:
                 return _refused(problem)
@@ -85,7 +83,15 @@ class PageApi:
     ) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def handle(request: web.Request) -> web.Response:
             try:
-                body = await _body(request)
+                if request.content_type != "application/json":
+                    raise WorkspaceError("invalid_arguments", "the body must be application/json")
+                try:
+                    body = json.loads(await request.text())
+                except ValueError as problem:
+                    text = f"the body is no JSON: {problem}"
+                    raise WorkspaceError("invalid_arguments", text) from problem
+                if not isinstance(body, dict):
+                    raise WorkspaceError("invalid_arguments", "the body must be an object")
                 return web.json_response({"ok": True, **(await work(self._user(body.get("as")), body) or {})})
             except WorkspaceError as problem:
                 return _refused(problem)
@@ -169,19 +175,20 @@ class PageApi:
         if roots:
             self.core.state.read_marks[f"{user.id}:{channel.id}"] = roots[-1]["ts"]
 
-    def _home(self, user: User, query: Any) -> Json:
-        return {"view": self.core.state.homes.get(user.id)}
-
-    def _views(self, user: User, query: Any) -> Json:
-        return {"views": self.people.views(user)}
 
     # -- acting
 
     async def _post(self, user: User, body: Json) -> Json:
         channel = self._channel(user, body["channel"])
         thread_ts = body.get("thread_ts") or None
-        message = self.people.post(user, channel, str(body["text"]), thread_ts, files=_files(body))
-        if not body.get("thread_ts"):
+        try:
+            given = body.get("files") or []  # `[{"name", "data": base64}]`
+            files = {str(file["name"]): base64.b64decode(file["data"], validate=True) for file in given}
+        except ValueError as problem:
+            text = f"a file's data is not base64: {problem}"
+            raise WorkspaceError("invalid_arguments", text) from problem
+        message = self.people.post(user, channel, str(body["text"]), thread_ts, files=files)
+        if thread_ts is None:
             self._mark_read(user, channel)
         return {"ts": message["ts"]}
 
@@ -241,8 +248,6 @@ class PageApi:
         view = self.people.view(user, body["view_id"])
         return await self.interactions.submit(user, view, body.get("values") or {})
 
-    async def _close(self, user: User, body: Json) -> None:
-        await self.interactions.close_view(user, self.people.view(user, body["view_id"]))
 
     # -- news
 
@@ -262,7 +267,14 @@ class PageApi:
         await socket.prepare(request)
         queue: asyncio.Queue[Json | None] = asyncio.Queue()
         self._queues[queue] = user.id
-        sender = asyncio.create_task(self._send(socket, queue))
+
+        async def send() -> None:
+            with contextlib.suppress(ConnectionError, RuntimeError):
+                while (body := await queue.get()) is not None:
+                    await socket.send_str(json.dumps(body))
+                await socket.close()
+
+        sender = asyncio.create_task(send())
         try:
             status = {"type": "socket_status", "connected_sockets": len(self.core.sockets.connections)}
             queue.put_nowait(status)
@@ -274,12 +286,6 @@ class PageApi:
             sender.cancel()
         return socket
 
-    @staticmethod
-    async def _send(socket: web.WebSocketResponse, queue: asyncio.Queue[Json | None]) -> None:
-        with contextlib.suppress(ConnectionError, RuntimeError):
-            while (body := await queue.get()) is not None:
-                await socket.send_str(json.dumps(body))
-            await socket.close()
 
     async def close(self) -> None:
         """End the pages' sockets."""
@@ -288,17 +294,9 @@ class PageApi:
 
 
 def _person(user: User) -> Json:
-    return {
-        "id": user.id,
-        "name": user.name,
-        "real_name": user.real_name,
-        "title": user.title,
-        "is_bot": user.is_bot,
-        "deleted": user.deleted,
-        "is_restricted": user.is_restricted or user.is_ultra_restricted,
-        "initials": user.initials,
-        "color": user.color,
-    }
+    names = ("id", "name", "real_name", "title", "is_bot", "deleted", "initials", "color")
+    told = {name: getattr(user, name) for name in names}
+    return {**told, "is_restricted": user.is_restricted or user.is_ultra_restricted}
 
 
 def _entry(element: Json, body: Json) -> Json:
@@ -309,25 +307,6 @@ def _entry(element: Json, body: Json) -> Json:
     return elements.entry_for(element, body.get(field, body.get("value")))
 
 
-def _files(body: Json) -> dict[str, bytes]:
-    """The files that come with a message: `[{"name", "data": base64}]` as contents by name."""
-    try:
-        given = body.get("files") or []
-        return {str(file["name"]): base64.b64decode(file["data"], validate=True) for file in given}
-    except ValueError as problem:
-        raise WorkspaceError("invalid_arguments", f"a file's data is not base64: {problem}") from problem
-
-
-async def _body(request: web.Request) -> Json:
-    if request.content_type != "application/json":
-        raise WorkspaceError("invalid_arguments", "the body must be application/json")
-    try:
-        body = json.loads(await request.text())
-    except ValueError as problem:
-        raise WorkspaceError("invalid_arguments", f"the body is no JSON: {problem}") from problem
-    if not isinstance(body, dict):
-        raise WorkspaceError("invalid_arguments", "the body must be an object")
-    return body
 
 
 def _refused(problem: WorkspaceError) -> web.Response:

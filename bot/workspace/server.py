@@ -149,7 +149,9 @@ class Workspace:
     async def _upload(self, request: web.Request) -> web.Response:
         content = await request.read()
         if request.content_type == "multipart/form-data":
-            content = await _first_part(request)
+            parts = (await request.post()).values()
+            first = next((part for part in parts if isinstance(part, web.FileField)), None)
+            content = first.file.read() if first is not None else b""
         try:
             files.store(self.core.state.files, request.match_info["file"], content)
         except WorkspaceError as problem:
@@ -207,13 +209,6 @@ class Workspace:
     async def _deliveries(self, request: web.Request) -> web.Response:
         return web.json_response({"deliveries": [d.to_json() for d in self.core.sockets.deliveries]})
 
-
-async def _first_part(request: web.Request) -> bytes:
-    form = await request.post()
-    for value in form.values():
-        if isinstance(value, web.FileField):
-            return value.file.read()
-    return b""
 
 
 async def _static(request: web.Request) -> web.StreamResponse:
@@ -274,7 +269,13 @@ class WebApi:
         record = ApiCall(method, args, self.core.clock(), token_in)
         record.channel = str(args.get("channel", ""))
         refused = await self._attempt(record, request, lambda: self._answer(method, args, token))
-        return refused or web.json_response(record.response, headers=self._headers(method, token))
+        headers = {"X-Slack-Req-Id": f"local-{len(self.calls)}"}
+        if self.core.faults.announce_scopes:
+            is_app = token == self.core.state.app_token
+            headers["X-OAuth-Scopes"] = ",".join(APP_TOKEN_SCOPES if is_app else self._scopes())
+            if method in METHODS and METHODS[method].scope:
+                headers["X-Accepted-OAuth-Scopes"] = METHODS[method].scope
+        return refused or web.json_response(record.response, headers=headers)
 
     async def respond(self, request: web.Request) -> web.StreamResponse:
         """Answer one use of a response URL: `ok`, or an error with a status that is none of success."""
@@ -314,7 +315,12 @@ class WebApi:
         record.response = answer()
         lost = self.core.faults.take(record.method, ("effect_then_fail",)) if record.ok else None
         self.core.changes.touch()
-        return self._lost(record, request, lost) if lost else None
+        if lost is None:
+            return None
+        if lost.mode == "drop_connection" and request.transport is not None:
+            request.transport.abort()
+        record.status = 500
+        return web.Response(status=500, text="the local workspace is set to lose this answer")
 
     async def _away(self, record: ApiCall, request: web.Request) -> web.Response:
         """Nobody is there: nothing is done."""
@@ -363,14 +369,6 @@ class WebApi:
         given = self.core.faults.scopes
         return DEFAULT_SCOPES if given is None else tuple(given)
 
-    def _headers(self, method: str, token: str) -> dict[str, str]:
-        headers = {"X-Slack-Req-Id": f"local-{len(self.calls)}"}
-        if self.core.faults.announce_scopes:
-            is_app = token == self.core.state.app_token
-            headers["X-OAuth-Scopes"] = ",".join(APP_TOKEN_SCOPES if is_app else self._scopes())
-            if method in METHODS and METHODS[method].scope:
-                headers["X-Accepted-OAuth-Scopes"] = METHODS[method].scope
-        return headers
 
     def _refused(self, record: ApiCall, fault: MethodFault) -> web.Response:
         record.status = fault.status
@@ -385,12 +383,6 @@ class WebApi:
             return web.Response(status=record.status, text="the local workspace is set to fail")
         return web.json_response(record.response, status=record.status, headers=headers)
 
-    @staticmethod
-    def _lost(record: ApiCall, request: web.Request, fault: MethodFault) -> web.Response:
-        if fault.mode == "drop_connection" and request.transport is not None:
-            request.transport.abort()
-        record.status = 500
-        return web.Response(status=500, text="the local workspace is set to lose this answer")
 
 
 async def _arguments(request: web.Request) -> tuple[Json, str, Literal["header", "argument", ""]]:

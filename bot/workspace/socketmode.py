@@ -169,7 +169,12 @@ class SocketMode:
                     self._receive(message.data)
         finally:
             pinger.cancel()
-            self._leave(connection)
+            if connection in self.connections:
+                self.connections.remove(connection)
+            for _, attempt in list(self._attempts.values()):
+                if attempt.connection == connection.number:
+                    attempt.over.set()
+            self._announce_sockets()
         return socket
 
     async def _ping(self, connection: Connection) -> None:
@@ -183,13 +188,6 @@ class SocketMode:
                 with contextlib.suppress(ConnectionError, RuntimeError):
                     await connection.socket.ping(b"Ping from the local workspace")
 
-    def _leave(self, connection: Connection) -> None:
-        if connection in self.connections:
-            self.connections.remove(connection)
-        for _, attempt in list(self._attempts.values()):
-            if attempt.connection == connection.number:
-                attempt.over.set()
-        self._announce_sockets()
 
     def _announce_sockets(self) -> None:
         self.changes.tell({"type": "socket_status", "connected_sockets": len(self.connections)})

@@ -199,23 +199,19 @@ class Call:
 
     def page(self, found: list[Any], default: int, most: int) -> tuple[list[Any], str]:
         """The page of `found` that `cursor` and `limit` ask for, and the next cursor (empty at the end)."""
-        limit = self.number("limit", default, most)
-        start = self._position()
+        limit, cursor = self.number("limit", default, most), self.text("cursor")
+        start = 0
+        if cursor:
+            try:
+                kind, _, number = base64.b64decode(cursor, validate=True).decode().partition(":")
+                if kind != "position":
+                    raise ValueError(kind)
+                start = int(number)
+            except (ValueError, binascii.Error) as problem:
+                raise SlackError("invalid_cursor") from problem
         end = start + limit
         more = base64.b64encode(f"position:{end}".encode()).decode() if end < len(found) else ""
         return found[start:end], more
-
-    def _position(self) -> int:
-        given = self.text("cursor")
-        if not given:
-            return 0
-        try:
-            kind, _, number = base64.b64decode(given, validate=True).decode().partition(":")
-            if kind != "position":
-                raise ValueError(kind)
-            return int(number)
-        except (ValueError, binascii.Error) as problem:
-            raise SlackError("invalid_cursor") from problem
 
 
 def micros(ts: str) -> int:

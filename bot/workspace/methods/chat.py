@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bot.workspace import blocks as block_kit
 from bot.workspace.methods.call import Call
-from bot.workspace.state import Channel, Json, SlackError, wire
+from bot.workspace.state import Json, SlackError, wire
 
 
 def post_message(call: Call) -> Json:
@@ -14,14 +14,11 @@ def post_message(call: Call) -> Json:
         raise SlackError("is_archived")
     if not call.is_member(channel) and "chat:write.public" not in call.granted:
         raise SlackError("not_in_channel")
-    message = call.core.post(
-        call.bot,
-        channel,
-        thread_ts=call.text("thread_ts") or None,
-        metadata=call.metadata(),
-        **_content(call),
-        **_broadcast(call, channel),
-    )
+    thread_ts, metadata, content = call.text("thread_ts") or None, call.metadata(), _content(call)
+    if thread_ts is not None and call.flag("reply_broadcast"):
+        root = call.core.state.message(channel.id, thread_ts)
+        content |= {"subtype": "thread_broadcast", "root": wire(root)} if root else {}
+    message = call.core.post(call.bot, channel, thread_ts=thread_ts, metadata=metadata, **content)
     return {"channel": channel.id, "ts": message["ts"], "message": wire(message, metadata=True)}
 
 
@@ -32,12 +29,6 @@ def _content(call: Call) -> Json:
         raise SlackError("no_text")
     return content
 
-
-def _broadcast(call: Call, channel: Channel) -> Json:
-    if not (call.text("thread_ts") and call.flag("reply_broadcast")):
-        return {}
-    root = call.core.state.message(channel.id, call.text("thread_ts"))
-    return {"subtype": "thread_broadcast", "root": wire(root)} if root else {}
 
 
 def update(call: Call) -> Json:

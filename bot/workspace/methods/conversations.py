@@ -158,7 +158,20 @@ def join(call: Call) -> Json:
 
 
 def user_object(call: Call, user: User) -> Json:
-    """A person as Slack describes them; of a deactivated one little is told."""
+    """A person as Slack describes them; of a deactivated one little is told. The profile has the e-mail address only with
+    `users:read.email`. Display names are empty, so clients (the page too) show the real one."""
+    profile: Json = {
+        "title": user.title,
+        "real_name": user.real_name,
+        "real_name_normalized": user.real_name,
+        "display_name": "",
+        "display_name_normalized": "",
+        "team": user.team_id,
+    }
+    if user.email and "users:read.email" in call.granted:
+        profile["email"] = user.email
+    if user.is_bot:
+        profile.update(api_app_id=user.app_id, bot_id=user.bot_id)
     described: Json = {
         "id": user.id,
         "team_id": user.team_id,
@@ -166,7 +179,7 @@ def user_object(call: Call, user: User) -> Json:
         "deleted": user.deleted,
         "is_bot": user.is_bot,
         "is_app_user": False,
-        "profile": _profile(call, user),
+        "profile": profile,
         "updated": 0,
     }
     if user.is_stranger:
@@ -189,23 +202,6 @@ def user_object(call: Call, user: User) -> Json:
         "who_can_share_contact_card": "EVERYONE",
     }
 
-
-def _profile(call: Call, user: User) -> Json:
-    """Return a person's profile; the e-mail address only with `users:read.email`. Display names are empty, so clients
-    (the page too) show the real one."""
-    profile: Json = {
-        "title": user.title,
-        "real_name": user.real_name,
-        "real_name_normalized": user.real_name,
-        "display_name": "",
-        "display_name_normalized": "",
-        "team": user.team_id,
-    }
-    if user.email and "users:read.email" in call.granted:
-        profile["email"] = user.email
-    if user.is_bot:
-        profile.update(api_app_id=user.app_id, bot_id=user.bot_id)
-    return profile
 
 
 def auth_test(call: Call) -> Json:
