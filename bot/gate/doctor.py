@@ -61,7 +61,16 @@ def look(home: Path, rules: Path) -> Iterator[Finding]:
     except (NoGate, OSError) as error:
         yield Finding(False, f"The gate cannot be reached: {error}")
     yield _hook()
-    yield from _claude()
+    program = os.environ.get("SAYSO_CLAUDE", "claude")
+    try:
+        told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+    except OSError:
+        yield Finding(None, f"{program} is not installed here.")
+    else:
+        found = re.match(r"(\d+)\.(\d+)\.(\d+)", told.strip())
+        version = tuple(map(int, found.groups())) if found else ()
+        blocks = f"failing hooks block since {'.'.join(map(str, BLOCKS_SINCE))}"
+        yield Finding(version >= BLOCKS_SINCE, f"Claude Code {told.strip()}; {blocks}.")
     config = Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
     managed = next((path for path in MANAGED if path.exists()), None)
     settings = (
@@ -113,18 +122,6 @@ def _hook() -> Finding:
     quick = True if best <= MOST_MS else None
     return Finding(quick, f"The hook works; it took {best:.0f} ms.")
 
-
-def _claude() -> Iterator[Finding]:
-    program = os.environ.get("SAYSO_CLAUDE", "claude")
-    try:
-        told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
-    except OSError:
-        yield Finding(None, f"{program} is not installed here.")
-        return
-    found = re.match(r"(\d+)\.(\d+)\.(\d+)", told.strip())
-    version = tuple(map(int, found.groups())) if found else ()
-    since = ".".join(map(str, BLOCKS_SINCE))
-    yield Finding(version >= BLOCKS_SINCE, f"Claude Code {told.strip()}; failing hooks block since {since}.")
 
 
 def _settings(user: Path, project: Path) -> Finding:

@@ -235,7 +235,7 @@ class Requests:
         standing = None if key is None else await self._standing(key)
         out = await self.notices.stored(f"gate:out:{standing.session_id}") if standing else None
         if out is None and wanted.interactive:
-            await self._withdraw(token, wanted, ours)  # it was allowed at the terminal
+            await self.withdraw(token, wanted)  # it was allowed at the terminal
         elif found is None:
             alarm = f"{told} ran without asking the gate."
         elif key is None:
@@ -245,30 +245,36 @@ class Requests:
             alarm = f"{told} ran, but something else was approved."
         elif handed.get("call") not in (None, call):
             alarm = f"{told} ran, but its approval was handed out for another call."
-        if alarm is not None:
-            await self._alarm(token, wanted, f"gate:ran:{call}", f"🚨 {alarm} Please look at this agent.")
-        return {"alarm": alarm is not None}
+        if alarm is None:
+            return {"alarm": False}
+        text, key = f"🚨 {alarm} Please look at this agent.", f"gate:ran:{call}"
+        log.error("%s", text)
+        root = await self.notices.stored(f"{_thread(token.id, wanted.session)}:rooted")
+        posted = decode(root.payload).get("posted") if root is not None else None
+        said = direct_row(key, token.person, text)
+        if posted:
+            said = note_to(thread_key(self.team, posted["channel"], posted["ts"]), key, text)
+        await self.notices.put(said)
+        return {"alarm": True}
 
     async def withdraw(self, token: Token, wanted: Wanted) -> dict[str, Json]:
         """Close the question: it was answered elsewhere. The same call is asked about again."""
-        return {"withdrawn": await self._withdraw(token, wanted, _digest(wanted))}
-
-    async def _withdraw(self, token: Token, wanted: Wanted, ours: str) -> bool:
+        ours = _digest(wanted)
         call = _key("gate:call", token, wanted.door, wanted.session, wanted.call)
         times, found = await self._last(call)
         key = found.get("request") if found is not None and found["digest"] == ours else None
         if key is None:
-            return False
+            return {"withdrawn": False}
         standing = await self._begun(key)
         ended = standing.state != "open" and not (wanted.interactive and standing.state == "denied")
         if ended or (standing.state == "open" and standing.session_id is None):
-            return False
+            return {"withdrawn": False}
         noted = encode({"digest": ours, "state": "withdrawn"})
         await self._keep(InboxItem(f"{call}:{times}", NOTED, noted))
         if standing.state == "open":
             why = _ELSEWHERE.get(wanted.door, "It was answered at the terminal.")
             await self._close(token, standing, why)
-        return standing.state == "open"
+        return {"withdrawn": standing.state == "open"}
 
     async def _begun(self, key: str) -> Standing:
         """Return the state of a stored request, whose session may be just starting: it is waited for, for a while."""
@@ -606,7 +612,11 @@ class Requests:
             return Standing("open", row.session_id)
         state = await engine.verified_state(row.session_id)
         if data["kind"] != "approval":
-            return _result(row, state, data["kind"])
+            if state.status != "complete":
+                return Standing("denied", row.session_id, reason=_why(state))
+            outputs = {path: run.output for path, run in state.nodes.items() if run.status == "completed"}
+            told = outputs["answer"] if data["kind"] == "question" else outputs
+            return Standing("done", row.session_id, outputs=told)
         asked = next((one for one in state.prompts.values() if one.path == "decision"), None)
         decision, call = state.nodes.get("decision"), state.nodes.get("call")
         said = (decision and decision.output) or {}
@@ -642,14 +652,6 @@ class Requests:
         now = rules.decide(agent, tool, arguments)
         return now.kind == "deny" or (now.kind == "ask" and now.rule != rules.decide(agent, tool, asked).rule)
 
-    async def _alarm(self, token: Token, wanted: Wanted, key: str, text: str) -> None:
-        log.error("%s", text)
-        root = await self.notices.stored(f"{_thread(token.id, wanted.session)}:rooted")
-        posted = decode(root.payload).get("posted") if root is not None else None
-        said = direct_row(key, token.person, text)
-        if posted:
-            said = note_to(thread_key(self.team, posted["channel"], posted["ts"]), key, text)
-        await self.notices.put(said)
 
     def flows(self) -> list[Json]:
         """The flows that agents may run, as `gate.yml` lists them. Raises `FlowError`."""
@@ -741,13 +743,6 @@ def question_flow(asked: Mapping[str, Json], quoted: str) -> Flow:
     node: dict[str, Json] = {"id": "answer", "type": "ask", "with": {"message": message, **given}}
     return load_flow(json.dumps({"flow": REQUESTS[1], "inputs": INPUTS, "nodes": [node]}), "question")
 
-
-def _result(row: InboxRow, state: State, kind: str) -> Standing:
-    """Return the result of a question or a flow."""
-    if state.status != "complete":
-        return Standing("denied", row.session_id, reason=_why(state))
-    outputs = {path: run.output for path, run in state.nodes.items() if run.status == "completed"}
-    return Standing("done", row.session_id, outputs=outputs["answer"] if kind == "question" else outputs)
 
 
 def _why(state: State) -> str:

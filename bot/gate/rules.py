@@ -186,7 +186,17 @@ def approval_flow(
         }
         needed = [part.name for part in fields if part.shown is not None]
         decision |= {"form": {"properties": properties, "required": needed}, "editable": list(properties)}
-        arguments = _edited(editable or {})
+        # What nobody changed is as the agent sent it.
+        arguments = {key: f"{{{{ inputs.arguments['{key}'] }}}}" for key in editable or {}}
+        for part in fields:
+            value, shown = f"nodes.decision.values.{part.name}", f"inputs.about.shown.{part.name}"
+            new = value
+            if part.is_json:
+                new = f"{value} | fromjson"
+            elif part.body["type"] == "string":
+                new = f"{value} | default('', true)"
+            same = f"inputs.arguments['{part.key}'] if {value} == {shown}"
+            arguments[part.key] = f"{{{{ {same} else ({new}) }}}}"
     told = f"rule {rule} of {NAME}" if rule else f"otherwise of {NAME}"
     call: dict[str, Json] = {"tool": "{{ inputs.tool }}", "arguments": arguments}
     nodes: list[Json] = [
@@ -195,19 +205,6 @@ def approval_flow(
     ]
     return load_flow(json.dumps({"flow": REQUESTS[0], "inputs": INPUTS, "nodes": nodes}), NAME)
 
-
-def _edited(arguments: Mapping[str, Json]) -> dict[str, Json]:
-    """Return expressions for the arguments with people's changes. What nobody changed is as the agent sent it."""
-    found: dict[str, Json] = {key: f"{{{{ inputs.arguments['{key}'] }}}}" for key in arguments}
-    for part in parts(arguments):
-        value, shown = f"nodes.decision.values.{part.name}", f"inputs.about.shown.{part.name}"
-        new = value
-        if part.is_json:
-            new = f"{value} | fromjson"
-        elif part.body["type"] == "string":
-            new = f"{value} | default('', true)"
-        found[part.key] = f"{{{{ inputs.arguments['{part.key}'] if {value} == {shown} else ({new}) }}}}"
-    return found
 
 
 def read_rules(text: str, file: str = NAME) -> Rules:

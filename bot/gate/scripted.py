@@ -38,15 +38,7 @@ SCRIPT: tuple[tuple[Wanted, ...], ...] = (
 async def play(requests: Requests, person: str, file: Path) -> None:
     """Ask, part after part, for somebody by id."""
     token = Token("gate-demo", "scripted-agent:demo", person, "")
-    done = _done(file)
+    done = int(file.read_text()) if file.exists() else 0
     for number, part in enumerate(SCRIPT[done:], done + 1):
         await asyncio.gather(*(requests.ask(token, wanted, _DAY, lambda: False) for wanted in part))
-        _keep(file, number)
-
-
-def _done(file: Path) -> int:
-    return int(file.read_text()) if file.exists() else 0
-
-
-def _keep(file: Path, number: int) -> None:
-    file.write_text(str(number))
+        file.write_text(str(number))

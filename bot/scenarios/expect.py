@@ -93,7 +93,9 @@ def mismatches(expect: ExpectDoc, view: View) -> Iterator[Mismatch]:
     if expect.prompts is not None:
         yield from _prompts(expect.prompts, view)
     if expect.status is not None and view.state.status != expect.status:
-        yield Mismatch(("status",), expect.status, _standing(view.state), tuple(_error(view.state)))
+        waits = ", ".join(sorted(view.state.prompts[prompt_id].path for prompt_id in view.state.open_prompts))
+        came = view.state.status + (f": {waits} waits for an answer" if waits else "")
+        yield Mismatch(("status",), expect.status, came, tuple(_error(view.state)))
     for name, status in (expect.nodes or {}).items():
         entries = view.entry(name)
         if not entries and status != "pending":
@@ -106,7 +108,9 @@ def mismatches(expect: ExpectDoc, view: View) -> Iterator[Mismatch]:
     for name, output in (expect.outputs or {}).items():
         yield from _output(name, output, view)
     for name, words in (expect.errors or {}).items():
-        yield from _failed(name, words, view)
+        messages = [str(entry.error.get("message")) for entry in view.entry(name) if entry.error]
+        if not any(says(message, words) for message in messages):
+            yield Mismatch(("errors", name), words, "; ".join(messages) or "it did not fail")
     if expect.effects is not None:
         yield from _effects(expect.effects, view)
     for index, words in enumerate(expect.posted or ()):
@@ -126,12 +130,10 @@ def mismatches(expect: ExpectDoc, view: View) -> Iterator[Mismatch]:
                 ("said", name), words, "; ".join(f"“{text}”" for text in texts) or "it said nothing"
             )
     if expect.notes is not None:
-        yield from _noted(expect.notes, view)
-
-
-def _standing(state: State) -> str:
-    waits = ", ".join(sorted(state.prompts[prompt_id].path for prompt_id in state.open_prompts))
-    return f"{state.status}" + (f": {waits} waits for an answer" if waits else "")
+        texts = [str(memory.note(row)["text"]) for row in view.world.notes]
+        if len(texts) != len(expect.notes) or not all(map(says, texts, expect.notes)):
+            came = "; ".join(f"“{text}”" for text in texts) or "there are no notes"
+            yield Mismatch(("notes",), "; ".join(expect.notes) or "no note", came)
 
 
 def _error(state: State) -> Iterator[str]:
@@ -170,19 +172,16 @@ def _asked(expect: ExpectDoc, prompt: Asked, view: View) -> list[Mismatch]:
         if expect.choices not in (labels, values):
             wrong.append(Mismatch(("choices",), _listed(expect.choices), _listed(labels)))
     if expect.asks is not None:
+        # Entries such as `@sre` are compared as they are, people of the scenario by their names.
+        known = actors(view.world.scenario.people).items()
+        names = {entry: name for name, actor in known for entry in (actor.id, actor.email, name)}
         wanted, people = (
-            sorted(_who(entries, view)) for entries in (expect.asks, asked(prompt, view.state.actor))
+            sorted(names.get(entry, entry) for entry in entries)
+            for entries in (expect.asks, asked(prompt, view.state.actor))
         )
         if wanted != people:
             wrong.append(Mismatch(("asks",), _listed(wanted), _listed(people)))
     return wrong
-
-
-def _who(entries: Sequence[str], view: View) -> list[str]:
-    """Entries such as `@sre` as they are, people of the scenario by their names."""
-    known = actors(view.world.scenario.people).items()
-    names = {entry: name for name, actor in known for entry in (actor.id, actor.email, name)}
-    return [names.get(entry, entry) for entry in entries]
 
 
 def _prompts(expected: Sequence[str], view: View) -> Iterator[Mismatch]:
@@ -242,13 +241,6 @@ def differences(expected: Json, came: Json, path: Path) -> Iterator[tuple[Path, 
         yield path, expected, "nothing (null)" if came is None else described(came)
 
 
-def _failed(name: str, words: str, view: View) -> Iterator[Mismatch]:
-    entries = [entry for entry in view.entry(name) if entry.error]
-    messages = [str((entry.error or {}).get("message")) for entry in entries]
-    if not any(says(message, words) for message in messages):
-        came = "; ".join(messages) or "it did not fail"
-        yield Mismatch(("errors", name), words, came)
-
 
 # --- what happened -------------------------------------------------------------------------------------------
 
@@ -298,12 +290,6 @@ def _meant(event: _Clocked, name: str, state: State) -> bool:
     prompt = state.prompts.get(event.prompt_id)
     return is_at(event.path or "", name) if prompt is None else is_asked(prompt, name)
 
-
-def _noted(expected: list[str], view: View) -> Iterator[Mismatch]:
-    texts = [str(memory.note(row)["text"]) for row in view.world.notes]
-    if len(texts) != len(expected) or not all(map(says, texts, expected)):
-        came = "; ".join(f"“{text}”" for text in texts) or "there are no notes"
-        yield Mismatch(("notes",), "; ".join(expected) or "no note", came)
 
 
 def texts_of(event: Event) -> list[str]:

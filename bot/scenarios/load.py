@@ -34,7 +34,9 @@ class Flows:
             # A node finds its programs beside the flow's file, so the session pins where that is.
             return replace(load_flow_file(file), file=str(file.resolve()))
         known: list[str] = []
-        for folder in self._folders(scenario):
+        around = [scenario.parent.resolve(), scenario.parent.resolve().parent]
+        folders = [self._folder.resolve(), *around] if self._folder is not None else around
+        for folder in filter(FilePath.is_dir, dict.fromkeys(folders)):
             if folder not in self._read:
                 self._read[folder] = load_flows(folder, self._unsaved)
             flows, errors = self._read[folder]
@@ -48,10 +50,6 @@ class Flows:
         hint = suggest(name, known, "" if known else "use --flows, or name its file")
         return f"there is no flow `{name}`" + (f" ({hint})" if hint else "")
 
-    def _folders(self, scenario: FilePath) -> list[FilePath]:
-        around = [scenario.parent.resolve(), scenario.parent.resolve().parent]
-        folders = [self._folder.resolve(), *around] if self._folder is not None else around
-        return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
 
 
 def load_scenario(file: FilePath, flows: Flows, text: str | None = None) -> Scenario:

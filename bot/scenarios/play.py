@@ -173,7 +173,8 @@ class _Player:
         steps = self._scenario.steps
         while self._cursor.at < len(steps):
             step = steps[self._cursor.at]
-            head = _head(step)
+            does = step.does
+            head = does.person if isinstance(does, Act) else "wait" if isinstance(does, Wait) else "expect"
             title = f"step {step.number}, {head}"
             await self._guarded(partial(self._take, step), (*step.path, head), title)
             self._cursor.at += 1
@@ -211,31 +212,21 @@ class _Player:
     # --- the beginning -----------------------------------------------------------------------------------
 
     async def _begin(self) -> None:
-        if await self._life.engine.writer.call(self._life.engine.store.sessions.head, SESSION) is not None:
+        engine, scenario, refused = self._life.engine, self._scenario, self._scenario.doc.start.refused
+        if await engine.writer.call(engine.store.sessions.head, SESSION) is not None:
             await self._life.apply(None)
-        elif not await self._start():
-            return
-        await self._life.run_until_idle(await self._goal())
-
-    async def _start(self) -> bool:
-        """True if there is a session now."""
-        scenario, refused = self._scenario, self._scenario.doc.start.refused
-        try:
-            await self._life.engine.start(
-                scenario.flow,
-                scenario.doc.inputs,
-                actor=starter(scenario),
-                thread=THREAD,
-                session_id=SESSION,
-            )
-        except SaysoError as error:
+        else:
+            actor, inputs = starter(scenario), scenario.doc.inputs
+            try:
+                await engine.start(scenario.flow, inputs, actor=actor, thread=THREAD, session_id=SESSION)
+            except SaysoError as error:
+                self._life.check()
+                self._refused(error, refused)
+                return
             self._life.check()
-            self._refused(error, refused)
-            return False
-        self._life.check()
-        if refused is None:
-            return True
-        raise GaveUp([f"It was started, not refused: “{refused}”."])
+            if refused is not None:
+                raise GaveUp([f"It was started, not refused: “{refused}”."])
+        await self._life.run_until_idle(await self._goal())
 
     def _refused(self, error: SaysoError, expected: str | None) -> None:
         if expected is None:
@@ -323,12 +314,3 @@ def _key(step: Step) -> str:
 def _difference(wrong: Mismatch) -> tuple[str, ...]:
     expected, came = (" ".join(text.split()) for text in (wrong.expected, wrong.came))
     return f"expected  {expected}", f"came      {came}", *wrong.more
-
-
-def _head(step: Step) -> str:
-    match step.does:
-        case Act(person):
-            return person
-        case Wait():
-            return "wait"
-    return "expect"

@@ -53,14 +53,13 @@ def read_part(model: type[_PART], data: Json, path: Path) -> tuple[_PART | None,
     try:
         return model.model_validate(data), []
     except ValidationError as error:
-        return None, [_hinted(fault).under(path) for fault, _ in faults_of(error, model)]
-
-
-def _hinted(fault: Fault) -> Fault:
-    """A person's facts are under a name that no model knows."""
-    if len(fault.path) == 3 and fault.path[0] == "people" and fault.on_key:
-        return replace(fault, hint=suggest(str(fault.path[2]), PersonDoc.model_fields))
-    return fault
+        found = []
+        for fault, _ in faults_of(error, model):
+            if len(fault.path) == 3 and fault.path[0] == "people" and fault.on_key:
+                # A person's facts are under a name that no model knows.
+                fault = replace(fault, hint=suggest(str(fault.path[2]), PersonDoc.model_fields))
+            found.append(fault.under(path))
+        return None, found
 
 
 class Reader:
@@ -306,17 +305,13 @@ class Reader:
             self._wrong(path, "a person can do only one thing per step", _ACT_HINT)
             return "", None
         ((verb, value),) = given.items()
+        path = (*path, verb)
         if verb not in VERBS:
             hint = suggest(verb, VERBS, _ACT_HINT)
-            self._wrong((*path, verb), f"there is no action `{verb}`", hint, on_key=True)
+            self._wrong(path, f"there is no action `{verb}`", hint, on_key=True)
             return "", None
-        return self._checked(verb, value, (*path, verb))
-
-    def _checked(self, verb: str, value: Json, path: Path) -> tuple[str, Json]:
-        fields, texts = (
-            ("form", "edit", "always", "always_in_thread", "always_in_flow"),
-            ("reply", "message", "choose", "hand_over"),
-        )
+        fields = ("form", "edit", "always", "always_in_thread", "always_in_flow")
+        texts = ("reply", "message", "choose", "hand_over")
         if verb in fields and not isinstance(value, dict):
             self._wrong(path, f"expected fields and their values, not {kind_of(value)}")
         elif verb == "files":

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from io import StringIO
-from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
 
 from bot.scenarios.play import Failure, Result
 from bot.scenarios.tables import Table
@@ -15,9 +16,6 @@ from engine.journal.events import Event
 from engine.journal.fold import evolve
 from engine.journal.state import State
 from engine.language.codec import Json
-
-if TYPE_CHECKING:
-    from xml.etree.ElementTree import Element
 
 MOST_KILLS = 5
 """So many kills that came out otherwise are told in full."""
@@ -127,24 +125,23 @@ def summary(all_told: Sequence[Told], paint: Paint) -> str:
 
 def as_json(all_told: Sequence[Told]) -> Json:
     """All results for a program."""
-    return {"ok": all(told.passed for told in all_told), "scenarios": [_json(told) for told in all_told]}
-
-
-def _json(told: Told) -> Json:
-    result = told.result
-    return {
-        "file": told.file,
-        "name": told.name,
-        "ok": told.passed,
-        "seconds": round(told.seconds, 3),
-        "problem": told.problem,
-        "failures": list(map(asdict, told.failures)),
-        "kills": None if result is None else result.kills,
-        "killed": [
-            {"what": killed.what, "failures": list(map(asdict, killed.failures))}
-            for killed in (result.killed if result else ())
-        ],
-    }
+    scenarios = [
+        {
+            "file": told.file,
+            "name": told.name,
+            "ok": told.passed,
+            "seconds": round(told.seconds, 3),
+            "problem": told.problem,
+            "failures": list(map(asdict, told.failures)),
+            "kills": None if told.result is None else told.result.kills,
+            "killed": [
+                {"what": killed.what, "failures": list(map(asdict, killed.failures))}
+                for killed in (told.result.killed if told.result else ())
+            ],
+        }
+        for told in all_told
+    ]
+    return {"ok": all(told.passed for told in all_told), "scenarios": scenarios}
 
 
 # --- JUnit -------------------------------------------------------------------------------------------------
@@ -152,8 +149,6 @@ def _json(told: Told) -> Json:
 
 def junit(all_told: Sequence[Told]) -> bytes:
     """JUnit XML: a test case for each scenario, and one more for its kills where there were any."""
-    from xml.etree import ElementTree
-
     suite = ElementTree.Element("testsuite", name="sayso test")
     for told in all_told:
         case = _new_case(suite, told, told.name, told.seconds)
@@ -164,7 +159,10 @@ def junit(all_told: Sequence[Told]) -> bytes:
             texts = [line for failure in failures for line in _failure(failure, _PLAIN)]
             _problem(case, "failure", failures[0].title, "\n".join(texts))
         if told.result is not None and told.result.kills is not None:
-            _killed_case(suite, told)
+            case = _new_case(suite, told, f"{told.name}: killed at every event", 0.0)
+            if told.result.killed:
+                text = "\n".join(_kills(told.result, _PLAIN))
+                _problem(case, "failure", told.result.killed[0].what, text)
     suite.set("tests", str(len(suite)))
     suite.set("failures", str(len(suite.findall("testcase/failure"))))
     suite.set("errors", str(len(suite.findall("testcase/error"))))
@@ -177,29 +175,11 @@ def junit(all_told: Sequence[Told]) -> bytes:
 
 
 def _new_case(suite: Element, told: Told, name: str, seconds: float) -> Element:
-    from xml.etree import ElementTree
-
-    return ElementTree.SubElement(
-        suite,
-        "testcase",
-        name=clean(name),
-        classname=clean(told.file),
-        file=clean(told.file),
-        time=f"{seconds:.3f}",
-    )
-
-
-def _killed_case(suite: Element, told: Told) -> None:
-    assert told.result is not None
-    case = _new_case(suite, told, f"{told.name}: killed at every event", 0.0)
-    if told.result.killed:
-        first = told.result.killed[0]
-        _problem(case, "failure", first.what, "\n".join(_kills(told.result, _PLAIN)))
+    file, time = clean(told.file), f"{seconds:.3f}"
+    return ElementTree.SubElement(suite, "testcase", name=clean(name), classname=file, file=file, time=time)
 
 
 def _problem(case: Element, kind: str, message: str, text: str) -> None:
-    from xml.etree import ElementTree
-
     found = ElementTree.SubElement(case, kind, message=clean(message), type=kind)
     found.text = clean(text)
 

@@ -120,7 +120,11 @@ class Hand(NamedTuple):
             paths = ", ".join(f"`{prompt.path}`" for prompt in found)
             raise GaveUp([f"Several questions match: {paths}. Name one: `on: {found[0].path}` in this step."])
         if not found:
-            raise GaveUp([f"No open question accepts {_said(self.act)}.", *open_lines(state)])
+            verb, value = self.act.verb, self.act.value
+            said = f"“{value}”" if isinstance(value, str) else ""
+            if verb != "say":
+                said = f"`{verb}` {said}".rstrip()
+            raise GaveUp([f"No open question accepts {said}.", *open_lines(state)])
         return found[0]
 
     def _standing(self, state: State) -> Asked:
@@ -136,11 +140,6 @@ class Hand(NamedTuple):
             raise GaveUp(["There is no grant to revoke.", *open_lines(state)])
         return found[0]
 
-
-def _said(act: Act) -> str:
-    if act.verb == "say":
-        return f"“{act.value}”"
-    return f"`{act.verb}`" + (f" “{act.value}”" if isinstance(act.value, str) else "")
 
 
 def open_lines(state: State) -> list[str]:
