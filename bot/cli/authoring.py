@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from bot.gate.mcp_server import WAIT_SECONDS
 from bot.scenarios import report
 from bot.scenarios.document import Scenario
-from bot.scenarios.load import Flows, load_scenario, scenario_text
+from bot.scenarios.load import Flows, load_scenario
 from bot.scenarios.play import play
 from bot.terminal.console import Paint, UsageError, clean
 from engine.flow.docs.explain import explained
@@ -37,7 +37,7 @@ from engine.language.codec import Json
 from engine.language.diagnostics import Fault, suggest
 from engine.language.errors import FlowError, Problem
 from engine.language.yaml import load_located
-from engine.run.flow_files import flow_warnings, load_flows
+from engine.run.flow_files import flow_warnings, load_flows, text_of
 
 INSTRUCTIONS = (
     "sayso runs flows: YAML runbooks that pause for people in Slack. To write one: read `schema`, check each draft with `validate` "
@@ -243,7 +243,7 @@ class Bench:
         folder = self._folder()
         if path.parent == folder:
             raise UsageError(f"{path.name} is a flow: name a scenario such as scenarios/{path.name}.")
-        text = scenario_text(path) if text is None else text
+        text = text_of(str(path)) if text is None else text
         located = load_located(text, str(path))
         data: Any = located.data if isinstance(located.data, dict) else {}
         claude = data.get("claude")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bot.scenarios import report
-from bot.scenarios.load import Flows, load_scenario, scenario_text
+from bot.scenarios.load import Flows, load_scenario
 from bot.scenarios.play import play
 from bot.scenarios.report import Told
 from bot.scenarios.tables import is_table, play_table
@@ -19,6 +19,7 @@ from engine.flow.load import SUFFIXES
 from engine.language.errors import FlowError
 from engine.language.yaml import load_located
 from engine.models.scripted import SUFFIXES as SCRIPTS
+from engine.run.flow_files import text_of
 
 FOLDER = "scenarios"
 """Folder of scenarios inside the folder of flows."""
@@ -53,7 +54,7 @@ def run_scenarios(place: Place, paths: Sequence[Path], kill: bool, junit: Path |
 def _told(file: Path, flows: Flows, *, kills: bool) -> Told:
     began = time.monotonic()
     try:
-        located = load_located(scenario_text(file), str(file))
+        located = load_located(text_of(str(file)), str(file))
         if is_table(located):
             return Told(str(file), None, table=play_table(located))
         scenario = load_scenario(file, flows)

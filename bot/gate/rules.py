@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal, TypeAlias
@@ -22,11 +23,12 @@ from engine.flow import Flow
 from engine.flow.load import load_flow
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault, Path, faults_of
-from engine.language.errors import FlowError, Problem
+from engine.language.errors import FlowError
 from engine.language.patterns import fits
-from engine.language.yaml import MAX_BYTES, Located, decode_source, load_located
+from engine.language.yaml import Located, load_located
 from engine.nodes.types.fields import Config, Duration, Person
 from engine.nodes.types.prompts import Escalate, RemindEvery, WorkingHours, too_few
+from engine.run.flow_files import text_of
 
 NAME = "gate.yml"
 VALID_SECONDS = 86400.0
@@ -263,16 +265,12 @@ class RulesFile:
 
     def read(self) -> Rules:
         """The rules. Raises `FlowError` where there is no file, or a broken one: then nothing is allowed."""
-        try:
+        stamp = None
+        with suppress(OSError):
             info = self.path.stat()
             stamp = (info.st_mtime_ns, info.st_size, info.st_ino)
-            if stamp != self._seen or self._rules is None:
-                self._rules = None
-                with self.path.open("rb") as stream:
-                    text = decode_source(stream.read(MAX_BYTES + 1), str(self.path))
-                self._rules = read_rules(text, str(self.path))
-                self._seen = stamp
-        except OSError as error:
-            reason = error.strerror or type(error).__name__
-            raise FlowError([Problem(str(self.path), 1, 1, f"the file cannot be read: {reason}")]) from error
+        if stamp is None or stamp != self._seen or self._rules is None:
+            self._rules = None
+            self._rules = read_rules(text_of(str(self.path)), str(self.path))
+            self._seen = stamp
         return self._rules

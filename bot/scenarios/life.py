@@ -1,7 +1,12 @@
-"""One process over the world of a scenario: an engine that runs until nothing more happens by itself.
+"""One process over the world of a scenario: an engine that runs until nothing more happens by itself; and the runner of
+every node, which returns the scenario's result for it, or really runs it if told to.
 
 Prompts are shown and messages are posted at once. What is to be tried again after a failure is tried again: the clock
 moves on to it. Everything else that needs time or people waits for the scenario's steps.
+
+A run is identified by its idempotency key and the number of earlier outcomes of its place. An effect under both is
+done: if a killed process had not recorded it yet, the same run returns it again and repeats nothing, like a service
+that honours idempotency keys. Any other second run is a second effect, and is noticed.
 """
 
 from __future__ import annotations
@@ -9,32 +14,49 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from bot.rendering.notes import as_plain
 from bot.scenarios.document import is_place
-from bot.scenarios.world import CHANNEL, OPERATOR, SESSION, Fakes, World, gate_for, manager_of
+from bot.scenarios.world import (
+    CHANNEL,
+    HARMLESS,
+    OPERATOR,
+    SESSION,
+    Done,
+    World,
+    gate_for,
+    manager_of,
+    outcome_of,
+    unmentioned,
+)
+from engine.decide.agents import memory
 from engine.decide.agents.memory import NoteRows
 from engine.decide.agents.wide_grants import GrantRows
 from engine.decide.commands import Answer, Command, Due, NodeDone, Shown
 from engine.decide.step import node_at
-from engine.journal.events import Event
-from engine.journal.queries import asked_in_order, is_outage
+from engine.journal.events import AttemptOver, CallOutcome, Event
+from engine.journal.queries import TURN, asked_in_order, is_outage
 from engine.journal.records import Commit
 from engine.journal.state import Asked, State, TimerRun
 from engine.language.codec import Json
 from engine.language.diagnostics import Path
 from engine.language.errors import Fenced, SaysoError
-from engine.nodes.runtime.runner import NodeContext
+from engine.messages.errors import ScriptError
+from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome, Runner
+from engine.nodes.runtime.table import runners
 from engine.nodes.types.registry import mode_of
 from engine.run.engine import Engine
 from engine.run.frontend import Message
 from engine.storage.open import MemoryStore
 from engine.testing import CrashingStore
 from prompt_state.question_row import projection
+
+if TYPE_CHECKING:
+    from engine.messages.turns import Tool
 
 MOST_ROUNDS = 10_000
 """So many things may happen one after the other without a person or time in between."""
@@ -313,6 +335,131 @@ class Life:
                 self.world.advance(moment)
                 return state
             self.world.advance(min(fresh, key=_when).due_at)
+
+
+# --- the runner of nodes -----------------------------------------------------------------------------------
+
+
+_UNKNOWN = ("timeout", "lost", "asks")
+_CLAUDE = "Add a list of turns under `claude`:   - text: the answer"
+
+
+class Fakes(Mapping[str, Runner]):
+    """Runners by type, for one life."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+        self._real = runners()
+
+    def __getitem__(self, kind: str) -> Runner:
+        async def run(config: dict[str, Json], ctx: NodeContext) -> Outcome:
+            try:
+                return await self._run(kind, config, ctx)
+            except Exception as error:
+                self._life.give_up([f"{ctx.path}: {type(error).__name__}: {error}"])
+                return Interrupted("cut")
+
+        return run
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._real)
+
+    def __len__(self) -> int:
+        return len(self._real)
+
+    async def _run(self, kind: str, config: dict[str, Json], ctx: NodeContext) -> Outcome:
+        life, world = self._life, self._life.world
+        if not await life.at_gate(ctx):
+            return Interrupted("cut")
+        node_id = life.node_id(ctx.path)
+        # A kill leaves no outcome; a time limit or a lost connection leaves one.
+        number = sum(1 for event in life.events if _is_outcome(event, ctx.path))
+        run = (ctx.idempotency_key, number)
+        before = [done for done in world.done if (done.path, done.number) == (ctx.path, number)]
+        if any(done.life == world.lives for done in before):
+            world.twice.append(ctx.path)
+        if run not in world.outcomes:
+            outcome = await self._outcome(kind, node_id, config, ctx, number)
+            if outcome is None or (isinstance(outcome, Interrupted) and outcome.reason in ("cut", "left")):
+                return outcome or Interrupted("cut")
+            world.outcomes[run] = outcome
+        found = world.outcomes[run]
+        if not before and not (isinstance(found, Interrupted) and found.reason == "asks"):
+            world.done.append(Done(ctx.path, node_id, kind, number, config, world.lives))
+        return found
+
+    async def _outcome(
+        self, kind: str, node_id: str, config: dict[str, Json], ctx: NodeContext, number: int
+    ) -> Outcome | None:
+        """Return the outcome of this run; None if the scenario does not define it, which ends it."""
+        scenario = self._life.world.scenario
+        if kind == TURN:
+            return await self._turn(config, ctx, number)
+        name = next((name for name in (ctx.path, node_id) if name in scenario.fakes), None)
+        if name is None:
+            if kind in HARMLESS:
+                return await self._real[kind](config, ctx)
+            self._life.give_up(unmentioned(kind, node_id, ctx.path, config))
+            return None
+        entries = scenario.fakes[name]
+        entry = self._life.world.entry(name, ctx.idempotency_key, number)
+        fake = entries[min(entry, len(entries) - 1)]
+        if fake.real:
+            # What really ran takes another time in every run, and no time passes in a scenario.
+            outcome = await self._real[kind](config, ctx)
+            if (
+                isinstance(outcome, Completed)
+                and isinstance(outcome.output, dict)
+                and "seconds" in outcome.output
+            ):
+                return Completed({**outcome.output, "seconds": 0.0})
+            return outcome
+        return outcome_of(fake, kind, config)
+
+    async def _turn(self, config: dict[str, Json], ctx: NodeContext, number: int) -> Outcome | None:
+        """Return Claude's answer by the script: the place of the call in its session determines the turn."""
+        from engine.models.scripted import Script, ScriptedProvider, place_of, position_of
+        from engine.models.turn_runner import TurnRunner
+
+        scenario, said = self._life.world.scenario, self._life.world.said
+        if scenario.script is None:
+            self._life.give_up(
+                [f"{ctx.path}: Claude is called, but the scenario has no answer for it.", _CLAUDE]
+            )
+            return None
+        agent, call = place_of(ctx.path)
+        turns = scenario.script.turns_of(agent)
+        position = position_of(turns, call, number + 1)
+        provider = ScriptedProvider(Script(turns=turns), position)
+        outcome = await TurnRunner(lambda ctx: provider, _tools_of_servers, self._read)(config, ctx)
+        said[agent] = max(said.get(agent, 0), position + 1, provider.position)
+        if isinstance(outcome, Failed) and outcome.type == ScriptError.code:
+            self._life.give_up([f"{ctx.path}: {outcome.message}"], scenario.turn_path(agent, position))
+            return None
+        return outcome
+
+    async def _read(self, place: Mapping[str, Json]) -> Sequence[str]:
+        """Return earlier messages or notes."""
+        world, start = self._life.world, self._life.world.scenario.doc.start
+        if "memory" in place:
+            rows = [row for row in world.notes if row.scope == place["memory"]]
+            return [*(f"[noted before] {text}" for text in start.notes), *memory.lines(rows)]
+        return start.said[-int(place.get("most") or 0) :]
+
+
+async def _tools_of_servers(server: str, names: Sequence[str]) -> Sequence[Tool]:
+    """No server is asked what its tools take: the script says with what it calls them."""
+    from engine.messages.turns import Tool
+
+    return [Tool(f"{server}__{name}", "", {"type": "object"}) for name in names]
+
+
+def _is_outcome(event: Event, path: str) -> bool:
+    if isinstance(event, CallOutcome):
+        return event.turn == path
+    if event.path != path or not isinstance(event, AttemptOver):
+        return False
+    return event.result != "interrupted" or getattr(event, "reason", None) in _UNKNOWN
 
 
 def _when(timer: TimerRun) -> tuple[str, str]:

@@ -12,9 +12,9 @@ from bot.scenarios.reader import Reader, read_part
 from engine.flow import Flow
 from engine.flow.load import SUFFIXES
 from engine.language.diagnostics import Fault, kind_of, suggest
-from engine.language.errors import FlowError, Problem
-from engine.language.yaml import MAX_BYTES, decode_source, load_located
-from engine.run.flow_files import load_flow_file, load_flows
+from engine.language.errors import FlowError
+from engine.language.yaml import load_located
+from engine.run.flow_files import load_flow_file, load_flows, text_of
 
 
 class Flows:
@@ -55,7 +55,7 @@ class Flows:
 def load_scenario(file: FilePath, flows: Flows, text: str | None = None) -> Scenario:
     """The scenario in a file, or that the file would have with this text. Raises `FlowError` with everything that is wrong with
     it, or with its flow."""
-    located = load_located(scenario_text(file) if text is None else text, str(file))
+    located = load_located(text_of(str(file)) if text is None else text, str(file))
     if not isinstance(located.data, dict):
         fault = Fault(
             (), f"a scenario is a mapping with `scenario`, `flow` and `steps`, not {kind_of(located.data)}"
@@ -78,13 +78,3 @@ def load_scenario(file: FilePath, flows: Flows, text: str | None = None) -> Scen
         found = {located.problem(fault): None for fault in reader.faults}
         raise FlowError(sorted(found, key=lambda problem: (problem.line, problem.column)))
     return scenario
-
-
-def scenario_text(file: FilePath) -> str:
-    """The text of a scenario file. Raises `FlowError` where it cannot be read."""
-    try:
-        with file.open("rb") as stream:
-            return decode_source(stream.read(MAX_BYTES + 1), str(file))
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise FlowError([Problem(str(file), 1, 1, f"the file cannot be read: {reason}")]) from error

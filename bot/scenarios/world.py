@@ -1,38 +1,26 @@
-"""State that outlives a process: the time, the people, the outside effects, the visible thread; and the runner of every
-node, which returns the scenario's result for it, or really runs it if told to.
-
-A run is identified by its idempotency key and the number of earlier outcomes of its place. An effect under both is
-done: if a killed process had not recorded it yet, the same run returns it again and repeats nothing, like a service
-that honours idempotency keys. Any other second run is a second effect, and is noticed.
-"""
+"""State that outlives a process: the time, the people, the outside effects, the visible thread; and the outcome that a
+scenario's result of a node is."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
 
 from bot.scenarios.document import ErrorDoc, FakeDoc, PersonDoc, Scenario
 from engine.decide.agents import memory
 from engine.decide.policy import Gate
 from engine.forms import normalize_form
-from engine.journal.events import AttemptOver, CallOutcome, Event, decode_event
+from engine.journal.events import Event, decode_event
 from engine.journal.queries import TURN
 from engine.journal.records import KeptRow
-from engine.language import diagnostics, timestamps
+from engine.language import timestamps
 from engine.language.actors import Actor
 from engine.language.codec import Json, encode
-from engine.messages.errors import ScriptError
-from engine.nodes.runtime.runner import Completed, Failed, Interrupted, NodeContext, Outcome, Runner
-from engine.nodes.runtime.table import runners
+from engine.nodes.runtime.runner import Completed, Failed, Interrupted, Outcome
 from engine.nodes.types.registry import node_types, spec_of
 from engine.storage.open import MemoryStore
-
-if TYPE_CHECKING:
-    from engine.messages.turns import Tool
-
 
 TEAM = "T0SCENARIO"
 CHANNEL = "C0SCENARIO"
@@ -179,150 +167,13 @@ def starter(scenario: Scenario) -> Actor:
     return actors(scenario.people)[start.as_ or next(iter(scenario.people))]
 
 
-# --- the runner of nodes -----------------------------------------------------------------------------------
+# --- results of nodes --------------------------------------------------------------------------------------
 
-
-_UNKNOWN = ("timeout", "lost", "asks")
-_CLAUDE = "Add a list of turns under `claude`:   - text: the answer"
 
 _DEFAULTS: Mapping[str, Mapping[str, Json]] = {
     "shell": {"stdout": "", "stderr": "", "exit_code": 0, "seconds": 0.0},
     "http": {"status": 200, "headers": {}, "body": "", "json": None},
 }
-
-
-class Scene(Protocol):
-    """Interface of a life for its fakes."""
-
-    world: World
-    events: list[Event]
-
-    async def at_gate(self, ctx: NodeContext) -> bool:
-        """A node waits here until it is its turn; False when it has to leave."""
-
-    def node_id(self, path: str) -> str:
-        """The id of the node at a path that is in progress."""
-
-    def give_up(self, lines: Sequence[str], path: diagnostics.Path = ...) -> None:
-        """The scenario cannot continue: nothing further is stored."""
-
-
-class Fakes(Mapping[str, Runner]):
-    """Runners by type, for one life."""
-
-    def __init__(self, life: Scene) -> None:
-        self._life = life
-        self._real = runners()
-
-    def __getitem__(self, kind: str) -> Runner:
-        async def run(config: dict[str, Json], ctx: NodeContext) -> Outcome:
-            try:
-                return await self._run(kind, config, ctx)
-            except Exception as error:
-                self._life.give_up([f"{ctx.path}: {type(error).__name__}: {error}"])
-                return Interrupted("cut")
-
-        return run
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._real)
-
-    def __len__(self) -> int:
-        return len(self._real)
-
-    async def _run(self, kind: str, config: dict[str, Json], ctx: NodeContext) -> Outcome:
-        life, world = self._life, self._life.world
-        if not await life.at_gate(ctx):
-            return Interrupted("cut")
-        node_id = life.node_id(ctx.path)
-        # A kill leaves no outcome; a time limit or a lost connection leaves one.
-        number = sum(1 for event in life.events if _is_outcome(event, ctx.path))
-        run = (ctx.idempotency_key, number)
-        before = [done for done in world.done if (done.path, done.number) == (ctx.path, number)]
-        if any(done.life == world.lives for done in before):
-            world.twice.append(ctx.path)
-        if run not in world.outcomes:
-            outcome = await self._outcome(kind, node_id, config, ctx, number)
-            if outcome is None or (isinstance(outcome, Interrupted) and outcome.reason in ("cut", "left")):
-                return outcome or Interrupted("cut")
-            world.outcomes[run] = outcome
-        found = world.outcomes[run]
-        if not before and not (isinstance(found, Interrupted) and found.reason == "asks"):
-            world.done.append(Done(ctx.path, node_id, kind, number, config, world.lives))
-        return found
-
-    async def _outcome(
-        self, kind: str, node_id: str, config: dict[str, Json], ctx: NodeContext, number: int
-    ) -> Outcome | None:
-        """Return the outcome of this run; None if the scenario does not define it, which ends it."""
-        scenario = self._life.world.scenario
-        if kind == TURN:
-            return await self._turn(config, ctx, number)
-        name = next((name for name in (ctx.path, node_id) if name in scenario.fakes), None)
-        if name is None:
-            if kind in HARMLESS:
-                return await self._real[kind](config, ctx)
-            self._life.give_up(unmentioned(kind, node_id, ctx.path, config))
-            return None
-        entries = scenario.fakes[name]
-        entry = self._life.world.entry(name, ctx.idempotency_key, number)
-        fake = entries[min(entry, len(entries) - 1)]
-        if fake.real:
-            # What really ran takes another time in every run, and no time passes in a scenario.
-            outcome = await self._real[kind](config, ctx)
-            if (
-                isinstance(outcome, Completed)
-                and isinstance(outcome.output, dict)
-                and "seconds" in outcome.output
-            ):
-                return Completed({**outcome.output, "seconds": 0.0})
-            return outcome
-        return outcome_of(fake, kind, config)
-
-    async def _turn(self, config: dict[str, Json], ctx: NodeContext, number: int) -> Outcome | None:
-        """Return Claude's answer by the script: the place of the call in its session determines the turn."""
-        from engine.models.scripted import Script, ScriptedProvider, place_of, position_of
-        from engine.models.turn_runner import TurnRunner
-
-        scenario, said = self._life.world.scenario, self._life.world.said
-        if scenario.script is None:
-            self._life.give_up(
-                [f"{ctx.path}: Claude is called, but the scenario has no answer for it.", _CLAUDE]
-            )
-            return None
-        agent, call = place_of(ctx.path)
-        turns = scenario.script.turns_of(agent)
-        position = position_of(turns, call, number + 1)
-        provider = ScriptedProvider(Script(turns=turns), position)
-        outcome = await TurnRunner(lambda ctx: provider, _tools_of_servers, self._read)(config, ctx)
-        said[agent] = max(said.get(agent, 0), position + 1, provider.position)
-        if isinstance(outcome, Failed) and outcome.type == ScriptError.code:
-            self._life.give_up([f"{ctx.path}: {outcome.message}"], scenario.turn_path(agent, position))
-            return None
-        return outcome
-
-    async def _read(self, place: Mapping[str, Json]) -> Sequence[str]:
-        """Return earlier messages or notes."""
-        world, start = self._life.world, self._life.world.scenario.doc.start
-        if "memory" in place:
-            rows = [row for row in world.notes if row.scope == place["memory"]]
-            return [*(f"[noted before] {text}" for text in start.notes), *memory.lines(rows)]
-        return start.said[-int(place.get("most") or 0) :]
-
-
-async def _tools_of_servers(server: str, names: Sequence[str]) -> Sequence[Tool]:
-    """No server is asked what its tools take: the script says with what it calls them."""
-    from engine.messages.turns import Tool
-
-    return [Tool(f"{server}__{name}", "", {"type": "object"}) for name in names]
-
-
-def _is_outcome(event: Event, path: str) -> bool:
-    if isinstance(event, CallOutcome):
-        return event.turn == path
-    if event.path != path or not isinstance(event, AttemptOver):
-        return False
-    return event.result != "interrupted" or getattr(event, "reason", None) in _UNKNOWN
 
 
 def outcome_of(fake: FakeDoc, kind: str, config: Mapping[str, Json]) -> Outcome:

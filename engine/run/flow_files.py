@@ -24,7 +24,7 @@ def load_flow_file(path: str | os.PathLike[str]) -> Flow:
     """The flow in a file, with the flows it calls from the files beside it. Raises `FlowError`, also when a file
     cannot be read."""
     file = os.fspath(path)
-    flow, located = _read(file, _text(file), sources_in(FilePath(file).parent))
+    flow, located = _read(file, text_of(file), sources_in(FilePath(file).parent))
     if not flow.calls - {flow.name}:
         return link(flow, located, None, ())
     folder = _Folder(FilePath(file).parent, {})
@@ -98,7 +98,8 @@ def _read(file: str, text: str, sources: Sources) -> tuple[Flow, Located]:
     return flow, located
 
 
-def _text(file: str) -> str:
+def text_of(file: str) -> str:
+    """The text of a file that is written as flows are. Raises `FlowError` where it cannot be read."""
     try:
         with open(file, "rb") as stream:
             data = stream.read(MAX_BYTES + 1)
