@@ -12,6 +12,7 @@ import gc
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -210,20 +211,16 @@ def lacking(store: Store) -> dict[str, list[Head]]:
         if head.quarantined is not None:
             continue
         if head.flow_digest not in flows:
-            flows[head.flow_digest] = _of_packages(store, head.flow_digest)
+            flows[head.flow_digest] = None
+            with suppress(FlowError, StorageError):
+                body = store.flows.text(head.flow_digest)
+                if b'"types":' in body:  # reading flows without types of packages would be wasted effort
+                    flows[head.flow_digest] = flow_from_body(body)
         flow = flows[head.flow_digest]
         for why in flow.absent.values() if flow is not None else ():
             found.setdefault(why, []).append(head)
     return found
 
-
-def _of_packages(store: Store, digest: str) -> Flow | None:
-    """Return the flow of that digest, if it uses types of packages; reading others would be wasted effort."""
-    try:
-        body = store.flows.text(digest)
-        return flow_from_body(body) if b'"types":' in body else None
-    except (FlowError, StorageError):
-        return None
 
 
 async def look_after(engine: Engine, wants: Callable[[Head], bool]) -> None:

@@ -83,7 +83,8 @@ def differences(store: Store, heads: Sequence[Head]) -> Iterator[Difference]:
             state = stored_state(store, session_id)
             prompts = store.prompts.rows(session_id=session_id, limit=None)
             rows = [*own_repairs(state, store.derived(session_id)), *_prompts(state, prompts)]
-            rows += _lost_intents(store, state)
+            lost = [row for row in intents(state) if store.outbox.row(row.key) is None]
+            rows += [row.but(uncertain=True) for row in lost]
         except SaysoError as error:
             if passes(error):
                 raise
@@ -118,11 +119,6 @@ def _same(wanted: PromptRow, stored: PromptRow) -> bool:
         mine[name] == theirs[name] for name in both
     )
 
-
-def _lost_intents(store: Store, state: State) -> Iterator[Row]:
-    for row in intents(state):
-        if store.outbox.row(row.key) is None:
-            yield row.but(uncertain=True)
 
 
 def intents(state: State) -> list[PutOutbox]:

@@ -51,23 +51,19 @@ def _stands(store: Store, head: Head) -> str:
 
 def notices(store: Store, reason: str) -> list[PutOutbox]:
     """Return one message for each thread of an open session; the same ones for the same reason."""
-    which = hashlib.sha256(reason.encode()).hexdigest()[:12]
-    return [
-        _notice(f"{which}:{head.session_id}", head, head.thread_key, stands)
-        for head, stands in may_repeat(store)
-        if head.thread_key is not None
-    ]
-
-
-def _notice(key: str, head: Head, thread_key: str, stands: str) -> PutOutbox:
-    text = (
-        f"⏸️ *{escape(head.flow_name)}* (`{head.session_id}`) is suspended: the stored data is older than "
-        f"the last acknowledged state, or was changed from outside. As stored: {escape(stands)}. Later work "
-        "may be done a second time, and later answers may be asked for again. Nothing runs until a sayso "
-        "admin has checked the store (`sayso doctor`) and released it (`sayso store release`). Messages "
-        "here are read after that."
-    )
-    return note_to(thread_key, key, text)
+    which, found = hashlib.sha256(reason.encode()).hexdigest()[:12], list[PutOutbox]()
+    for head, stands in may_repeat(store):
+        if head.thread_key is None:
+            continue
+        text = (
+            f"⏸️ *{escape(head.flow_name)}* (`{head.session_id}`) is suspended: the stored data is older than "
+            f"the last acknowledged state, or was changed from outside. As stored: {escape(stands)}. Later work "
+            "may be done a second time, and later answers may be asked for again. Nothing runs until a sayso "
+            "admin has checked the store (`sayso doctor`) and released it (`sayso store release`). Messages "
+            "here are read after that."
+        )
+        found.append(note_to(head.thread_key, f"{which}:{head.session_id}", text))
+    return found
 
 
 async def until_released(writer: Writer, now: str, stopping: asyncio.Event) -> None:

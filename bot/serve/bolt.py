@@ -163,7 +163,15 @@ class SlackApp:
             case decisions.Take():
                 await self._take(decision)
             case decisions.Ask():
-                return _answered({"response_type": "ephemeral", **await self._asked(decision)})
+                try:
+                    told = await self._answer(decision)
+                except StorageError:
+                    raise
+                except Exception as error:
+                    log.exception("a command could not be answered")
+                    self._skip(decisions.MALFORMED, repr(error))
+                    told = {"text": BROKEN}
+                return _answered({"response_type": "ephemeral", **told})
             case decisions.Opening():
                 self._views.press(decision)
             case decisions.Submission():
@@ -183,15 +191,6 @@ class SlackApp:
         if reason == decisions.MALFORMED and count.bit_count() == 1:
             log.warning("dropped a malformed payload from Slack (number %d): %s", count, detail)
 
-    async def _asked(self, question: decisions.Ask) -> dict[str, Json]:
-        try:
-            return await self._answer(question)
-        except StorageError:
-            raise
-        except Exception as error:
-            log.exception("a command could not be answered")
-            self._skip(decisions.MALFORMED, repr(error))
-            return {"text": BROKEN}
 
     async def _submitted(self, submission: Submission) -> dict[str, Any] | None:
         """Check a submission, store it if valid, and return the change to the view."""

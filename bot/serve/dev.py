@@ -17,7 +17,7 @@ import webbrowser
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+
 from pathlib import Path
 
 from bot.compose.listening import remember_port, wanted_ports
@@ -80,16 +80,16 @@ async def _control_room(
 
     access = Access(Actor.local(settings.local_user, account()), asyncio.get_running_loop().time)
     with opened(settings) as store:
-        threads, chat = partial(_thread_at, workspace), f"{workspace.url}/"
+        chat = f"{workspace.url}/"
+
+        def threads(thread: Mapping[str, Json]) -> str:
+            return f"{chat}#/{thread.get('channel')}/{thread.get('threadTs')}"
+
         room = Room(store, settings, access, LOOPBACK, write=True, link_to=threads, chat=chat)
         room.library = Library(*places)
         async with running(room, "127.0.0.1", None) as url:
             yield access.address(url)
 
-
-def _thread_at(workspace: Workspace, thread: Mapping[str, Json]) -> str:
-    """The address of a thread on the page of the workspace."""
-    return f"{workspace.url}/#/{thread.get('channel')}/{thread.get('threadTs')}"
 
 
 def dev_database(settings: Settings) -> Path:

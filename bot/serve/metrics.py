@@ -118,17 +118,20 @@ class Metrics:
                 asked = state.prompts.get(event.prompt_id)
                 if asked is not None:
                     waited = timestamps.seconds_between(asked.requested_at, event.timestamp)
-                    self._wait.labels(flow, self._group(asked), _outcome(event)).observe(max(0.0, waited))
+                    group = group_of(asked)
+                    if len(self._groups) < MOST_GROUPS:
+                        self._groups.add(group)
+                    group = group if group in self._groups else "other"
+                    # Only decisions are told apart, since choices are a flow's own text.
+                    said = event.answer.get("value") if isinstance(event, ev.PromptAnswered) else None
+                    decided = said in ("approve", "reject")
+                    outcome = str(said) if decided else event.type.partition(":")[2]
+                    self._wait.labels(flow, group, outcome).observe(max(0.0, waited))
             elif isinstance(event, ev.Boundary) and event.status is not None:
                 self._ended.labels(flow, event.status).inc()
             elif event.seq == 1:
                 self._started.labels(flow).inc()
 
-    def _group(self, asked: Asked) -> str:
-        group = group_of(asked)
-        if len(self._groups) < MOST_GROUPS:
-            self._groups.add(group)
-        return group if group in self._groups else "other"
 
     async def read(self) -> bytes:
         """The text that Prometheus reads. Raises `StorageError`."""
@@ -165,11 +168,6 @@ def group_of(asked: Asked) -> str:
     names = asked.approvers or asked.who or ()
     return next((name for name in names if name.startswith(("@", "rota:")) or name == "channel"), "")
 
-
-def _outcome(event: ev.Closing) -> str:
-    """Return the outcome of a question; only decisions are told apart, since choices are a flow's own text."""
-    said = event.answer.get("value") if isinstance(event, ev.PromptAnswered) else None
-    return str(said) if said in ("approve", "reject") else event.type.partition(":")[2]
 
 
 def _look(store: Store, now: str) -> tuple[Counts, str | None, int, bool]:

@@ -121,7 +121,12 @@ async def _follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin
         try:
             head = await engine.writer.call(store.sessions.head, session_id)
             if head is not None and mode.ask:
-                await _tell_where(engine, screen, session_id)
+                # Of a session that continues: how far it is.
+                state, flow = await engine.state(session_id), await engine.flow_of(session_id)
+                done = sum(1 for path in state.nodes if "/" not in path and path not in state.active)
+                name = screen.paint("bold", clean(state.flow_name))
+                far = f"{session_id}, {done} of {len(flow.nodes)} nodes done"
+                screen.line(f"{name}  {screen.paint('dim', far)}")
             follower = Follower(
                 engine,
                 screen,
@@ -143,18 +148,11 @@ async def _follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin
     if mode.json:
         print_json(found)
     else:
-        _tell_end(place, screen, state, gate, actor, found["waitsFor"], left=follower.left)
+        _tell_end(place, follower, state, found["waitsFor"])
     if follower.too_late is not None:
         raise follower.too_late
     return exit_of(state)
 
-
-async def _tell_where(engine: Engine, screen: TerminalScreen, session_id: str) -> None:
-    """Of a session that continues: how far it is."""
-    state, flow = await engine.state(session_id), await engine.flow_of(session_id)
-    done = sum(1 for path in state.nodes if "/" not in path and path not in state.active)
-    name = screen.paint("bold", clean(state.flow_name))
-    screen.line(f"{name}  {screen.paint('dim', f'{session_id}, {done} of {len(flow.nodes)} nodes done')}")
 
 
 @contextmanager
@@ -224,17 +222,8 @@ def result_json(state: State, store: Store) -> dict[str, Json]:
     }
 
 
-def _tell_end(
-    place: Place,
-    screen: TerminalScreen,
-    state: State,
-    gate: Gate,
-    actor: Actor,
-    waits: Sequence[dict[str, Json]],
-    *,
-    left: bool,
-) -> None:
-    paint = screen.paint
+def _tell_end(place: Place, follower: Follower, state: State, waits: Sequence[dict[str, Json]]) -> None:
+    screen, paint = follower.screen, follower.screen.paint
     took = elapsed(timestamps.seconds_between(state.created_at, state.updated_at))
     match state.status:
         case "complete":
@@ -253,12 +242,12 @@ def _tell_end(
         case _:
             if state.phase == "held":
                 screen.line(_signed(paint, "paused", f"paused: {one_line(state.pause_reason or '', 200)}"))
-            if not left:
+            if not follower.left:
                 # The questions that were not put here: whom they ask, and how they are answered.
                 for prompt in open_prompts(state):
                     screen.line(f"  {paint(*MARKS['waiting'])} {asked_line(state, prompt)}")
                     answer = place.command("prompts", "answer", prompt.prompt_id)
-                    if gate(actor, prompt.rules.action, state, prompt) is None:
+                    if follower.policy(follower.actor, prompt.rules.action, state, prompt) is None:
                         screen.note(f"    answer it: {answer} ANSWER")
                     elif not state.thread:
                         whom = next(

@@ -340,8 +340,13 @@ class Follower:
         while True:
             if typing.filling is not None:
                 self.screen.field(typing.filling.field)
-            line = await self._line(state.seq)
-            if line is None or await self._answered(said, line, typing):
+            try:
+                line = await self._first(self.screen.read(), self._moved(state.seq))
+            except EOFError:
+                self.stop()
+                return True
+            # No line: the person left, or the session moved on without them.
+            if not isinstance(line, str) or await self._answered(said, line, typing):
                 return True
 
     def _is_asked(self, state: State, prompt: Asked) -> bool:
@@ -349,14 +354,6 @@ class Follower:
         voted = any(vote["actor"].get("id") == self.actor.id for vote in prompt.votes)
         return not voted and self.policy(self.actor, prompt.rules.action, state, prompt) is None
 
-    async def _line(self, seq: int) -> str | None:
-        """Return the typed line; None when the person left, or the session moved on without them."""
-        try:
-            line = await self._first(self.screen.read(), self._moved(seq))
-        except EOFError:
-            self.stop()
-            return None
-        return line if isinstance(line, str) else None
 
     async def _answered(self, said: Face, line: str, typing: Typing) -> bool:
         """True if the question is done; the screen shows the error of an answer."""

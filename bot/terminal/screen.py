@@ -157,19 +157,20 @@ class TerminalScreen:
         while self._working or self._until:
             frame += 1
             sign = self.paint("blue", _FRAMES[frame % len(_FRAMES)])
+            if self._until is not None:
+                left = elapsed(max(0.0, timestamps.seconds_between(utc_now(), self._until)))
+                doing = f"waits until {moment(self._until)}, {left} left (Ctrl-C keeps it)"
+            else:
+                now = time.monotonic()
+                work = self._working.items()
+                doing = ", ".join(f"{clean(path)} {elapsed(now - since)}" for path, since in work)
             # A line that continues in the next row could not be wiped.
-            doing = fitted(self._doing(), columns(self._out.fileno()) - 5)
+            doing = fitted(doing, columns(self._out.fileno()) - 5)
             self._out.write(f"\r\x1b[2K  {sign} {doing}")
             self._out.flush()
             await asyncio.sleep(_FRAME_SECONDS)
         self._wipe()
 
-    def _doing(self) -> str:
-        if self._until is not None:
-            left = timestamps.seconds_between(utc_now(), self._until)
-            return f"waits until {moment(self._until)}, {elapsed(max(0.0, left))} left (Ctrl-C keeps it)"
-        now = time.monotonic()
-        return ", ".join(f"{clean(path)} {elapsed(now - since)}" for path, since in self._working.items())
 
     def _wipe(self) -> None:
         if self._live:

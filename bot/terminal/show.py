@@ -86,8 +86,20 @@ def show_lines(
             yield _fact("on hold", one_line(head.quarantined, 300))
     if lock := lock_fact(state, view.behind):
         yield _fact("lock", clean(lock))
-    yield from _code(state, view)
-    yield from _ending(state)
+    for why in view.absent:
+        yield _fact("needs", f"{one_line(why, 200)}; without it the session is put on hold")
+    if view.unread is not None:
+        unread = one_line(view.unread, 200)
+        yield _fact("flow", f"its flow cannot be read here: {unread}; future nodes are not shown")
+    if is_rejection(state.error):
+        verdict_told = verdict(as_played(state, state.error)).removeprefix(REJECTED).lstrip(": ")
+        yield _fact("rejected", one_line(verdict_told, 200))
+    elif state.error:
+        yield _fact("error", error_text(error_of(state)))
+    if end := ended_at(state):
+        yield _fact("ended", f"at {clean(end.node_id)}")
+    for limit in state.limits:
+        yield _fact("limit", f"continued at {clean(limits.told(limit))} (max_iterations)")
     for said in view.feedback:
         who = clean(str(said.person.get("name") or said.person["id"]))
         answer = clean(agent_of(said.turn))
@@ -97,28 +109,6 @@ def show_lines(
         yield from _entry(entry, state, view, 1)
     yield from _waits(state, flow, paint, command)
 
-
-def _code(state: State, view: View) -> Iterator[str]:
-    """Lines about node types and about the flow's text that are missing here."""
-    for why in view.absent:
-        yield _fact("needs", f"{one_line(why, 200)}; without it the session is put on hold")
-    if view.unread is not None:
-        yield _fact(
-            "flow", f"its flow cannot be read here: {one_line(view.unread, 200)}; future nodes are not shown"
-        )
-
-
-def _ending(state: State) -> Iterator[str]:
-    """Why it failed, the `end` that it ended at, and the limits that it continued at."""
-    if is_rejection(state.error):
-        said = verdict(as_played(state, state.error))
-        yield _fact("rejected", one_line(said.removeprefix(REJECTED).lstrip(": "), 200))
-    elif state.error:
-        yield _fact("error", error_text(error_of(state)))
-    if end := ended_at(state):
-        yield _fact("ended", f"at {clean(end.node_id)}")
-    for limit in state.limits:
-        yield _fact("limit", f"continued at {clean(limits.told(limit))} (max_iterations)")
 
 
 def _fact(name: str, value: str) -> str:

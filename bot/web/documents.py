@@ -92,7 +92,14 @@ class Pasts:
             raise UnknownSession(f"There is no session {session_id}.")
         past = self._kept.pop(session_id, None)
         if past is None or past.head.but(owner=None, epoch=0) != head.but(owner=None, epoch=0):
-            past = self._read(head)
+            events = [decode_event(row) for row in self._store.sessions.journal(head.session_id)]
+            past = Past(head, events, None, None)
+            try:
+                past.flow, _ = stored_flow(self._store, head.flow_digest)
+            except FlowError as error:
+                past.unread = error.problems[0].message
+            except StorageError as error:
+                past.unread = str(error)
         else:
             self._store.sessions.opening(session_id)  # what was erased since leaves its head as it was
         self._kept[session_id] = past
@@ -100,15 +107,6 @@ class Pasts:
             self._kept.popitem(last=False)
         return past
 
-    def _read(self, head: Head) -> Past:
-        events = [decode_event(row) for row in self._store.sessions.journal(head.session_id)]
-        try:
-            flow, _ = stored_flow(self._store, head.flow_digest)
-        except FlowError as error:
-            return Past(head, events, None, error.problems[0].message)
-        except StorageError as error:
-            return Past(head, events, None, str(error))
-        return Past(head, events, flow, None)
 
 
 # --- one session -------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import logging
 import secrets
 import ssl
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from hmac import compare_digest
 from typing import Any
@@ -121,7 +121,12 @@ class Oidc(Access):
 
     async def _returned(self, request: web.Request) -> Actor:
         """The person who came back. Raises `PermissionError`."""
-        pending = self._pending(request)
+        # The login that this browser began, as its cookie tells.
+        pending: dict[str, Any] | None = None
+        with suppress(*self._unverified):
+            token = self._jwt.decode(request.cookies.get(self.named(_COOKIE), ""), self._key)
+            self._jwt.JWTClaimsRegistry(now=int(self._clock())).validate(token.claims)
+            pending = token.claims
         given = request.query.get("state", "")
         if pending is None or not compare_digest(pending["state"].encode(), given.encode(errors="replace")):
             raise PermissionError("This login did not begin here, or too long ago. Begin again.")
@@ -137,15 +142,6 @@ class Oidc(Access):
             raise PermissionError(NOT_LISTED)
         return Actor(id=slack, name=str(claims.get("name") or email or slack)[:100], email=email or None)
 
-    def _pending(self, request: web.Request) -> dict[str, Any] | None:
-        """The login that this browser began, as its cookie tells; None if that is not ours, or too old."""
-        cookie = request.cookies.get(self.named(_COOKIE), "")
-        try:
-            pending: dict[str, Any] = self._jwt.decode(cookie, self._key).claims
-            self._jwt.JWTClaimsRegistry(now=int(self._clock())).validate(pending)
-        except self._unverified:
-            return None
-        return pending
 
     async def _discovered(self, http: Any) -> dict[str, Any]:
         """The provider's own description, with its addresses. Raises `PermissionError`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import suppress
 from datetime import date, timedelta
 from decimal import Decimal
@@ -13,7 +12,7 @@ from bot.terminal.console import clean, one_line
 from bot.terminal.lists import letter_json, spend_json
 from bot.web.documents import text_of
 from bot.web.names import Names
-from engine.journal.records import InboxRow, PromptRow
+from engine.journal.records import InboxRow
 from engine.language.codec import Json
 from engine.language.errors import SaysoError
 from engine.run.stored import stored_state
@@ -39,7 +38,10 @@ class Waiting:
     def document(self) -> dict[str, Json]:
         """Open questions, oldest first, the sessions that wait for locks, and timers."""
         rows = self._store.prompts.rows(statuses=question_row.OPEN_STATUSES, limit=_MOST)
-        asked = [prompt for row in rows if (prompt := _read(row)) is not None]
+        asked: list[PromptState] = []
+        for row in rows:
+            with suppress(SaysoError):
+                asked.append(question_row.read(row))
         questions = [self._question(prompt, number) for number, prompt in enumerate(asked)]
         counts = self._store.counts()
         return {
@@ -89,24 +91,14 @@ def _flow(store: Store, session_id: str) -> str:
     return ""
 
 
-def _read(row: PromptRow) -> PromptState | None:
-    with suppress(SaysoError):
-        return question_row.read(row)
-    return None
-
-
 def locks(store: Store) -> list[Json]:
     """The queues of all locks, each in its order, with who has it."""
-    return list(_places(store))
-
-
-def _places(store: Store) -> Iterator[dict[str, Json]]:
-    before, place = None, 0
+    found, before, place = list[Json](), None, 0
     for row in store.locks.rows():
         place = place + 1 if row.name == before else 0
         before = row.name
         head = store.sessions.head(row.session_id)
-        yield {
+        told = {
             "name": clean(row.name),
             "sessionId": row.session_id,
             "flow": None if head is None else head.flow_name,
@@ -115,6 +107,8 @@ def _places(store: Store) -> Iterator[dict[str, Json]]:
             "has": row.taken_at is not None,
             "since": (row.taken_at or row.requested_at) if row.verified else None,
         }
+        found.append(told)
+    return found
 
 
 def queues(store: Store) -> dict[str, Json]:

@@ -254,7 +254,8 @@ class Room:
         async def handle(request: web.Request) -> web.Response:
             doc = await self._writer.call(read, request)
             if view is None or _is_program(request):
-                return web.Response(body=await asyncio.to_thread(_json, doc), content_type="application/json")
+                text = await asyncio.to_thread(partial(json.dumps, doc, ensure_ascii=False))
+                return web.Response(body=text.encode(), content_type="application/json")
             page = partial(
                 rendered,
                 f"{view}.html",
@@ -508,28 +509,22 @@ async def _body(request: web.Request) -> dict[str, Json]:
     return body
 
 
-def _json(value: Json) -> bytes:
-    return json.dumps(value, ensure_ascii=False).encode()
-
 
 @asynccontextmanager
 async def running(room: Room, host: str, port: int | None) -> AsyncIterator[str]:
     """The room at this port, or without one at that which its home remembers; its address. Raises `UsageError`."""
+    url, problem = "", ""
     try:
-        yield await _started(room, host, port)
-    finally:
-        await room.stop()
-
-
-async def _started(room: Room, host: str, port: int | None) -> str:
-    problem: OSError | None = None
-    for number in wanted_ports(room.port_file, PORT) if port is None else (port,):
-        try:
-            url = await room.start(host, number)
-        except (OSError, OverflowError) as error:
-            problem = error if isinstance(error, OSError) else None
-            continue
+        for number in wanted_ports(room.port_file, PORT) if port is None else (port,):
+            try:
+                url = await room.start(host, number)
+                break
+            except (OSError, OverflowError) as error:
+                problem = str(getattr(error, "strerror", None))
+        else:
+            raise UsageError(f"Nothing can listen at {host}:{port or PORT}: {problem}.")
         if port is None:
             remember_port(room.port_file, int(url.rpartition(":")[2]))
-        return url
-    raise UsageError(f"Nothing can listen at {host}:{port or PORT}: {problem and problem.strerror}.")
+        yield url
+    finally:
+        await room.stop()

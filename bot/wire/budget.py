@@ -299,7 +299,11 @@ class Budget:
             gates = method.gates(waiter.channel, now)
             waits = [self._wait(method, gate, waiter.urgency, now) for gate in gates]
             if max(waits) <= 0:
-                self._grant(method, waiter, gates, now)
+                method.waiting.remove(waiter)
+                if not waiter.turn.cancelled():
+                    self._under_way += 1
+                    probes = tuple(gate.begin(now) for gate in gates)
+                    waiter.turn.set_result(Turn(method.name, gates, probes))
                 continue
             soonest = min(soonest, max(waits))
             if waits[0] > 0:
@@ -322,13 +326,6 @@ class Budget:
         spare = method.limit.spare
         return gate.wait(now, even=low and not spare, spare=spare if low else 0)
 
-    def _grant(self, method: _Method, waiter: _Waiter, gates: tuple[Gate, ...], now: float) -> None:
-        method.waiting.remove(waiter)
-        if waiter.turn.cancelled():
-            return
-        self._under_way += 1
-        probes = tuple(gate.begin(now) for gate in gates)
-        waiter.turn.set_result(Turn(method.name, gates, probes))
 
     def seconds_for(self, name: str, calls: int) -> float:
         """About how long so many calls take that leave room for others."""

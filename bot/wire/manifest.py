@@ -55,9 +55,6 @@ class Feature:
     used: Callable[[Flow], bool]
 
 
-def _reacts(flow: Flow) -> bool:
-    return any(trigger.kind == "reaction" for trigger in flow.triggers)
-
 
 def _takes_files(flow: Flow) -> bool:
     nodes = (node for nodes in flow.lists.values() for node in nodes.nodes)
@@ -76,7 +73,7 @@ FEATURES = (
         "reactions",
         {"reactions:read": "flows that start with a reaction"},
         ("reaction_added",),
-        _reacts,
+        lambda flow: any(trigger.kind == "reaction" for trigger in flow.triggers),
     ),
     Feature("files", {"files:read": "files that people add to a thread as an answer"}, (), _takes_files),
 )

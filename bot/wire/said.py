@@ -73,7 +73,11 @@ class Said:
         return message.get("user") != self._bot or before
 
     async def _line(self, message: Mapping[str, Any]) -> str:
-        who = await self._name(message)
+        user = str(message.get("user") or "")
+        who = f"app {message.get('username') or message.get('bot_id') or ''}".rstrip()
+        if user:
+            name = await self._name_of(user)
+            who = user if name == user else f"{name} ({user})"
         at = timestamps.told(timestamps.to_text(datetime.fromtimestamp(float(message["ts"]), UTC)))
         # The bot's own blocks repeat its text.
         own = message.get("user") == self._bot
@@ -82,10 +86,3 @@ class Said:
         text = text[:_LONGEST].replace("\n", "\n    ")
         files = ", ".join(str(file["name"]) for file in described(message))
         return f"[{at}] {who}: {text}{f' (files: {files})' if files else ''}"
-
-    async def _name(self, message: Mapping[str, Any]) -> str:
-        user = str(message.get("user") or "")
-        if not user:
-            return f"app {message.get('username') or message.get('bot_id') or ''}".rstrip()
-        name = await self._name_of(user)
-        return user if name == user else f"{name} ({user})"

@@ -94,21 +94,18 @@ class Sockets:
         socket = Socket(self._make())
 
         async def listen(_: Any, message: dict[str, Any], raw: str) -> None:
-            self._note(socket, message)
+            if message.get("type") == "hello":
+                socket.greeted.set()
+            if not message.get("envelope_id"):
+                return
+            self.heard += 1
+            self._heard_at, self._posted_at, self._in_vain = self._steady(), None, 0
+            for other in self.sockets:
+                other.others += 1
+            socket.others, socket.carried_at = 0, self._heard_at
 
         socket.client.message_listeners.append(listen)
         return socket
-
-    def _note(self, socket: Socket, message: dict[str, Any]) -> None:
-        if message.get("type") == "hello":
-            socket.greeted.set()
-        if not message.get("envelope_id"):
-            return
-        self.heard += 1
-        self._heard_at, self._posted_at, self._in_vain = self._steady(), None, 0
-        for other in self.sockets:
-            other.others += 1
-        socket.others, socket.carried_at = 0, self._heard_at
 
     # --- life ----------------------------------------------------------------------------------------------
 
@@ -170,7 +167,10 @@ class Sockets:
                     "reopening all sockets: %s",
                     reason,
                 )
-                await self._replace_all()
+                for place in range(len(self.sockets)):
+                    await self._replace(place)
+                self._in_vain += self._posted_at is not None
+                self._heard_at, self._posted_at = self._steady(), None
 
     async def ailing(self, socket: Socket) -> str | None:
         """Return a socket's fault that the SDK does not repair, or None."""
@@ -204,11 +204,6 @@ class Sockets:
             return f"nothing has come for {now - self._heard_at:.0f} s"
         return None
 
-    async def _replace_all(self) -> None:
-        for place in range(len(self.sockets)):
-            await self._replace(place)
-        self._in_vain += self._posted_at is not None
-        self._heard_at, self._posted_at = self._steady(), None
 
     async def _replace(self, place: int) -> None:
         """Open a socket instead of another; where that does not succeed the other one stays."""

@@ -120,7 +120,11 @@ class People:
             groups = await self._groups(
                 data["user"], {entry[1:] for entry in entries if entry.startswith("@")}
             )
-        groups |= await self._on_call(data["user"], profile.get("email"), entries)
+        # The rotas among these entries of which this person is on call.
+        known = {data["user"].lower(), (profile.get("email") or data["user"]).lower()}
+        for rota in [entry for entry in entries if entry.startswith(ROTA)]:
+            if known & {each.lower() for each in await self.on_call(rota)}:
+                groups |= {rota}
         if in_channel is None:
             in_channel = data["user"] in await self._members(data["channel"])
         return Actor(
@@ -140,13 +144,6 @@ class People:
             facts_known=True,
         )
 
-    async def _on_call(self, user: str, email: str | None, entries: tuple[str, ...]) -> frozenset[str]:
-        """Of the rotas among these entries those of which this person is on call. Raises `LookupFailed`."""
-        known = {user.lower(), (email or user).lower()}
-        rotas = [entry for entry in entries if entry.startswith(ROTA)]
-        return frozenset(
-            [rota for rota in rotas if known & {each.lower() for each in await self.on_call(rota)}]
-        )
 
     async def on_call(self, entry: str) -> list[str]:
         """Return the people on call for a rota. Raises `LookupFailed`."""
