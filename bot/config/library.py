@@ -132,8 +132,16 @@ class Library:
         if anew:
             self._seen, self._loaded, self.errors = {}, {}, {}
         for path in files:
-            if self._seen.get(path) != stamps[path] or self._rests_on_others(path):
-                self._load(path)
+            before = self._loaded.get(path)
+            rests_on_others = path in self.errors or (before is not None and bool(before.calls))
+            if self._seen.get(path) == stamps[path] and not rests_on_others:
+                continue
+            try:
+                self._loaded[path] = load_flow_file(path)
+                self.errors.pop(path, None)
+            except FlowError as error:
+                # Keep serving the last valid version: an editor may have saved half a file.
+                self.errors[path] = error
         for path in set(self._loaded) - set(files):
             del self._loaded[path]
         for path in set(self.errors) - set(files):
@@ -190,9 +198,6 @@ class Library:
         ]
         return list(dict.fromkeys([*files, *beside]))
 
-    def _rests_on_others(self, path: Path) -> bool:
-        flow = self._loaded.get(path)
-        return path in self.errors or (flow is not None and bool(flow.calls))
 
     def get(self, name: str) -> Flow:
         """Return the current flow of that name. Raises `UnknownFlow`."""
@@ -226,13 +231,6 @@ class Library:
                 found.append(place)
         return [path for path in dict.fromkeys(found) if path.is_file()]
 
-    def _load(self, path: Path) -> None:
-        try:
-            self._loaded[path] = load_flow_file(path)
-            self.errors.pop(path, None)
-        except FlowError as error:
-            # Keep serving the last valid version: an editor may have saved half a file.
-            self.errors[path] = error
 
     def _index(self) -> None:
         """Index flows by name; of two with one name, the file that is listed first is served."""

@@ -8,6 +8,7 @@ import os
 import pwd
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from decimal import Decimal, InvalidOperation
 from functools import cache, cached_property
@@ -23,6 +24,7 @@ from engine.nodes.runtime.folder import content
 
 log = logging.getLogger("sayso")
 _MOST_BYTES = 1024 * 1024
+_SQLITE = "sqlite:///"
 
 LEVELS = ("debug", "info", "warning", "error", "critical")
 
@@ -516,14 +518,18 @@ def load_settings(
     if env.get(one := KEYS_SETTING.removesuffix("S")):
         raise SettingsError(f"{one} has no effect: the setting is called {KEYS_SETTING}.")
     home_path = (cwd / (home or env.get("SAYSO_HOME") or ".sayso")).resolve()
-    url = database_url or env.get("SAYSO_DATABASE_URL") or f"sqlite:///{home_path / 'sayso.db'}"
+    url = database_url or env.get("SAYSO_DATABASE_URL") or f"{_SQLITE}{home_path / 'sayso.db'}"
     given = _read(Settings, env, cwd)
     if "local_user" not in given:
-        given["local_user"] = _login()
+        with suppress(KeyError, OSError):
+            given["local_user"] = getpass.getuser()
+    if url.startswith(_SQLITE):
+        # Not `resolve()`: a database that is a symbolic link has to be recognized, and is refused.
+        url = _SQLITE + os.path.abspath(cwd / url.removeprefix(_SQLITE))
     return Settings(
         home=home_path,
         flows=(cwd / (flows or env.get("SAYSO_FLOWS") or "flows")).resolve(),
-        database_url=_absolute(url, cwd),
+        database_url=url,
         **given,
         rates=Rates(**_read(Rates, env, cwd)),
         agents=AgentSettings(**_read(AgentSettings, env, cwd)),
@@ -552,12 +558,6 @@ def _read(
     return found
 
 
-def _login() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "local"
-
 
 def account() -> str:
     """The account of the operating system under which this process runs, whatever its environment says."""
@@ -583,10 +583,3 @@ def slack_tokens(settings: Settings) -> tuple[str, str]:
             raise SettingsError(f"{name} does not start with {prefix}: is it the other token?")
     return settings.bot_token or "", settings.app_token or ""
 
-
-def _absolute(url: str, cwd: Path) -> str:
-    prefix = "sqlite:///"
-    if not url.startswith(prefix):
-        return url
-    # Not `resolve()`: a database that is a symbolic link has to be recognized, and is refused.
-    return prefix + os.path.abspath(cwd / url.removeprefix(prefix))

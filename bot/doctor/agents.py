@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from pathlib import Path
 
 from bot.compose.environment import key_variable, needs_model
 from bot.compose.projections import differences, heads_of
@@ -64,8 +63,18 @@ def check_agents(settings: Settings, flows: Sequence[Flow]) -> Iterator[Check]:
         yield Check("budget", "warn", text, "Set SAYSO_MAX_COST_PER_DAY in .env to dollars.")
     else:
         yield Check("budget", "ok", f"agents may cost ${cap:,.2f} a day (UTC); then people are asked")
-    if settings.agents.script is not None:
-        yield _script(settings.agents.script)
+    if (file := settings.agents.script) is not None:
+        from engine.messages.errors import ScriptError
+        from engine.models.scripted import load_script
+
+        try:
+            load_script(file)
+        except ScriptError as error:
+            yield Check("script", "fail", f"SAYSO_SCRIPT: {error}")
+        else:
+            text = f"SAYSO_SCRIPT is set: {file.name} answers instead of Claude in sayso dev and run"
+            hint = "The bot in Slack does not use it. Remove it to use Claude."
+            yield Check("script", "warn", text, hint)
 
 
 async def check_models(settings: Settings, flows: Sequence[Flow]) -> AsyncIterator[Check]:
@@ -113,17 +122,6 @@ def _models(settings: Settings, flows: Sequence[Flow]) -> set[str]:
             found |= {model for model in named if isinstance(model, str) and "{{" not in model}
     return found
 
-
-def _script(file: Path) -> Check:
-    from engine.messages.errors import ScriptError
-    from engine.models.scripted import load_script
-
-    try:
-        load_script(file)
-    except ScriptError as error:
-        return Check("script", "fail", f"SAYSO_SCRIPT: {error}")
-    text = f"SAYSO_SCRIPT is set: {file.name} answers instead of Claude in sayso dev and run"
-    return Check("script", "warn", text, "The bot in Slack does not use it. Remove it to use Claude.")
 
 
 def check_mcp(settings: Settings, flows: Mapping[str, Flow]) -> Iterator[Check]:

@@ -31,6 +31,7 @@ from bot.doctor.manifest import check_manifest
 from bot.doctor.slack import check_named, check_reading
 from bot.outbound.calls import AGENT_REFUSED
 from bot.outbound.turns import method_of
+from bot.terminal.console import database_file
 from bot.wire.budget import FULL, NOTED_SECONDS
 from bot.wire.client import bot_client, describe
 from bot.wire.manifest import needed_by, scope_report
@@ -199,14 +200,13 @@ def check_flows(settings: Settings) -> Iterator[Check]:
 
 def check_database(settings: Settings, *, deep: bool = False) -> Iterator[Check]:
     """Check that it opens, is sound and ours alone, and its pending work."""
-    prefix = "sqlite:///"
-    if not settings.database_url.startswith(prefix):
+    file = database_file(settings)
+    if file is None:
         if settings.database_url == "memory:":
             yield Check("database", "warn", "memory: is not kept", "Use a file: sqlite:///path.")
         else:
             yield from _check_opened(settings, place_of(settings.database_url), deep=deep)
         return
-    file = Path(settings.database_url.removeprefix(prefix))
     if not file.exists():
         folder = next(parent for parent in file.parents if parent.exists())
         if os.access(folder, os.W_OK | os.X_OK):
@@ -280,7 +280,14 @@ def _check_content(store: Store) -> Iterator[Check]:
     yield from _some("reach", "warn", lost, "out of reach of Slack", hint)
     hint = "They are not changed, and continue when that release is installed again."
     yield from _some("newer", "warn", newer, "written by a newer release", hint)
-    yield from _check_packages(store)
+    for why, wanting in lacking(store).items():
+        some = ", ".join(head.session_id for head in wanting[:5])
+        hint = (
+            "Fix this where sayso runs. Otherwise they are put on hold there until you fix it, restart "
+            f"sayso, and run: sayso sessions release {wanting[0].session_id}"
+        )
+        text = f"{why}: open sessions use it, {len(wanting)} in all: {some}"
+        yield Check("packages", "warn", text, hint)
     unsent, untaken = len(store.outbox.due(now=_FAR, limit=None)), len(store.inbox.rows(limit=None))
     running = "bot" in store.serving()
     if (unsent or untaken) and not running:
@@ -313,17 +320,6 @@ def _is_newer(store: Store, head: Head) -> bool:
         pass
     return False
 
-
-def _check_packages(store: Store) -> Iterator[Check]:
-    """Node types of packages that open sessions use and that cannot be used here."""
-    for why, heads in lacking(store).items():
-        some = ", ".join(head.session_id for head in heads[:5])
-        hint = (
-            "Fix this where sayso runs. Otherwise they are put on hold there until you fix it, restart "
-            "sayso, and run: sayso sessions "
-            f"release {heads[0].session_id}"
-        )
-        yield Check("packages", "warn", f"{why}: open sessions use it, {len(heads)} in all: {some}", hint)
 
 
 def _check_age(store: Store, running: bool) -> Iterator[Check]:

@@ -20,7 +20,7 @@ def check_manifest(path: Path | None, flows: Sequence[Flow]) -> Iterator[Check]:
         yield Check("manifest", "ok", "no manifest.yml here, so it was not checked (--manifest FILE)")
         return
     try:
-        problems = manifest_problems(load_manifest(file), flows)
+        problems = list(manifest_problems(load_manifest(file), flows))
     except FlowError as error:
         yield Check("manifest", "fail", f"not readable: {error}")
         return
@@ -39,19 +39,6 @@ def load_manifest(file: Path) -> Json:
     return located.data
 
 
-def manifest_problems(manifest: Json, flows: Sequence[Flow] | None = None) -> list[str]:
-    """Return the missing or excess parts of a manifest for the app to work with these flows; None means any flows.
-    Pure."""
-    if not isinstance(manifest, dict):
-        return ["it is not a mapping"]
-    return [
-        *_about_names(_at(manifest, "display_information")),
-        *_about_features(_at(manifest, "features")),
-        *_about_rights(manifest, flows),
-        *_about_settings(_at(manifest, "settings")),
-    ]
-
-
 def _at(data: Json, *keys: str) -> Json:
     for key in keys:
         data = data.get(key) if isinstance(data, dict) else None
@@ -62,14 +49,16 @@ def _listed(value: Json) -> list[Json]:
     return value if isinstance(value, list) else []
 
 
-def _about_names(about: Json) -> Iterator[str]:
+def manifest_problems(manifest: Json, flows: Sequence[Flow] | None = None) -> Iterator[str]:
+    """The missing or excess parts of a manifest for the app to work with these flows; None means any flows. Pure."""
+    if not isinstance(manifest, dict):
+        yield "it is not a mapping"
+        return
     for name, most in (("name", 35), ("description", 140)):
-        text = _at(about, name)
+        text = _at(manifest, "display_information", name)
         if not isinstance(text, str) or not 1 <= len(text) <= most:
             yield f"display_information.{name} must be text of 1 to {most} characters"
-
-
-def _about_features(features: Json) -> Iterator[str]:
+    features, settings = _at(manifest, "features"), _at(manifest, "settings")
     if not _at(features, "bot_user", "display_name"):
         yield "features.bot_user is missing"
     if _at(features, "app_home", "home_tab_enabled") is not True:
@@ -83,33 +72,27 @@ def _about_features(features: Json) -> Iterator[str]:
         yield "features.slash_commands has no /sayso"
     if any(entry.get("url") for entry in commands):
         yield "slash commands have no url in Socket Mode"
-
-
-def _about_rights(manifest: Json, flows: Sequence[Flow] | None) -> Iterator[str]:
     needed = NEEDED if flows is None else needed_by(flows)
     wanted = EVENTS if flows is None else events_for(flows)
-    if _at(manifest, "features", "agent_view") is not None:
+    if _at(features, "agent_view") is not None:
         needed, wanted = {**needed, **AGENT.scopes}, (*wanted, *AGENT.events)
     scopes = _listed(_at(manifest, "oauth_config", "scopes", "bot"))
     for scope in needed:
         if scope not in scopes:
             yield f"scope {scope} is missing: needed for {needed[scope]}"
-    events = _listed(_at(manifest, "settings", "event_subscriptions", "bot_events"))
+    events = _listed(_at(settings, "event_subscriptions", "bot_events"))
     for event in wanted:
         if event not in events:
             yield f"event {event} is missing"
     wants_shortcut = flows is not None and any(map(has_shortcut, flows))
-    if wants_shortcut and not _listed(_at(manifest, "features", "shortcuts")):
+    if wants_shortcut and not _listed(_at(features, "shortcuts")):
         yield "features.shortcuts is missing: needed for flows that a message shortcut starts"
-
-
-def _about_settings(settings: Json) -> Iterator[str]:
-    wanted = (
+    modes = (
         (("socket_mode_enabled",), True),
         (("interactivity", "is_enabled"), True),
         (("token_rotation_enabled",), False),
     )
-    for path, value in wanted:
+    for path, value in modes:
         if _at(settings, *path) is not value:
             yield f"settings.{'.'.join(path)} must be {'true' if value else 'false'}"
     for path in (("event_subscriptions", "request_url"), ("interactivity", "request_url")):

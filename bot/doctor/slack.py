@@ -7,7 +7,7 @@ from typing import Any
 
 from bot.doctor.findings import Check
 from bot.wire.client import Permanent, classify, joined_channels
-from engine.flow import Flow, Node
+from engine.flow import Flow
 from engine.language.codec import Json
 
 _KINDS = {
@@ -88,18 +88,13 @@ def _entries(flow: Flow) -> Iterator[str]:
         yield from [trigger.channel] if trigger.channel else []
     for nodes in flow.lists.values():
         for node in nodes.nodes:
-            yield from _of_node(node)
-
-
-def _of_node(node: Node) -> Iterator[str]:
-    for rule in node.agent.rules if node.agent is not None else ():
-        yield from rule.approvers or ()
-        yield from _escalated(rule.clocks)
-    if node.spec.mode not in ("prompt", "delivery"):
-        return
-    for field in ("approvers", "who", "to", "ephemeral_to"):
-        yield from _texts(node.config.get(field))
-    yield from _escalated(node.config)
+            for rule in node.agent.rules if node.agent is not None else ():
+                yield from rule.approvers or ()
+                yield from _escalated(rule.clocks)
+            if node.spec.mode in ("prompt", "delivery"):
+                for field in ("approvers", "who", "to", "ephemeral_to"):
+                    yield from _texts(node.config.get(field))
+                yield from _escalated(node.config)
 
 
 def _escalated(config: Mapping[str, Json]) -> Iterator[str]:
@@ -149,11 +144,17 @@ async def _channels(bot: Any, named: Named) -> AsyncIterator[Check]:
 
 async def _people(bot: Any, named: Named) -> AsyncIterator[Check]:
     groups: dict[str, str] | None = None
+    problem: str | None
     for entry in sorted(named):
         try:
             if entry.startswith("@"):
-                groups = await _groups(bot) if groups is None else groups
-                problem = await _group_problem(bot, groups.get(entry.lower()))
+                if groups is None:
+                    listed = (await bot.usergroups_list())["usergroups"]
+                    groups = {f"@{group['handle']}".lower(): str(group["id"]) for group in listed}
+                group_id, problem = groups.get(entry.lower()), "there is no such user group"
+                if group_id is not None:
+                    users = (await bot.usergroups_users_list(usergroup=group_id))["users"]
+                    problem = None if users else "this user group is empty"
             else:
                 problem = await _person_problem(bot, entry)
         except Exception as error:
@@ -162,17 +163,6 @@ async def _people(bot: Any, named: Named) -> AsyncIterator[Check]:
             hint = "Correct it; otherwise nobody could answer their questions."
             yield Check("people", "warn", f"{entry}, named by {_where(named[entry])}: {problem}", hint)
 
-
-async def _groups(bot: Any) -> dict[str, str]:
-    answer = await bot.usergroups_list()
-    return {f"@{group['handle']}".lower(): str(group["id"]) for group in answer["usergroups"]}
-
-
-async def _group_problem(bot: Any, group_id: str | None) -> str | None:
-    if group_id is None:
-        return "there is no such user group"
-    users = (await bot.usergroups_users_list(usergroup=group_id))["users"]
-    return None if users else "this user group is empty"
 
 
 async def _person_problem(bot: Any, entry: str) -> str | None:

@@ -220,7 +220,8 @@ class CatchUp:
                 del self._unread[key]
         if due.get(name) == number:
             del due[name]
-        self._done[_method(name)] += 1
+        # A thread's key, a kind of conversations, or a channel's id.
+        self._done[_REPLIES if ":" in name else _LISTING if name in _KINDS else _HISTORY] += 1
         if self._clock() - self._told_at >= TOLD_SECONDS and not self.complete:
             self._told_at = self._clock()
             log.info("catch-up: %s", self.progress())
@@ -437,10 +438,6 @@ def _end(messages: Sequence[Message], newest: str) -> str:
 def _channel_of(key: str) -> str:
     return key.split(":")[1] if ":" in key else ""
 
-
-def _method(name: str) -> str:
-    """The method with which something is read: a thread's key, a channel's id, or a kind of conversations."""
-    return _REPLIES if ":" in name else _LISTING if name in _KINDS else _HISTORY
 
 
 def _in_order(heads: Iterable[Head]) -> list[str]:

@@ -20,7 +20,7 @@ from engine.decide.commands import Command, Gone, Unreachable
 from engine.decide.prompt_timers import MOST_REPOSTS
 from engine.journal.records import Consumed, Head, InboxRow, Row
 from engine.language.actors import CHANNEL, Actor
-from engine.language.codec import Json, decode
+from engine.language.codec import decode
 from engine.language.errors import Refused, SaysoError, SessionError, StorageError
 from engine.run.engine import Engine
 from prompt_state import question_row as prompts
@@ -79,10 +79,18 @@ class ChannelChanges:
         store = self._engine.writer.store
         open_here = await self._engine.writer.call(prompts.waiting, store.prompts, thread_key=row.thread_key)
         lost = [prompt for prompt in open_here if prompt.message_ts == data["ts"]]
-        for prompt in lost[1:]:  # calls that shared a message; none of them was shown anew before
-            await self._apply(prompt.session_id, Gone(prompt.prompt_id, data["ts"]))
+        for other in lost[1:]:  # calls that shared a message; none of them was shown anew before
+            await self._apply(other.session_id, Gone(other.prompt_id, data["ts"]))
         if lost:
-            return await self._lost(row, lost[0].session_id, lost[0].prompt_id, data)
+            session_id, prompt_id = lost[0].session_id, lost[0].prompt_id
+            state = await self._engine.verified_state(session_id)
+            prompt = state.prompts.get(prompt_id)
+            if prompt is not None and prompt.reposts >= MOST_REPOSTS:
+                rows = tell_requester(state, f"deleted:{prompt_id}", "deleted", promptId=prompt_id)
+                return await self._notices.consume(row, "refused", *rows)
+            consumed = [Consumed(row.id, "applied")]
+            await self._engine.apply(session_id, Gone(prompt_id, data["ts"]), consumed=consumed)
+            return True
         if any([await self._being_posted(prompt) for prompt in open_here]):
             # It may be this very message, whose location is not recorded yet.
             return False
@@ -101,16 +109,6 @@ class ChannelChanges:
         on_card = card is not None and opens(card) == prompt.prompt_id
         return posting.attempts > 0 or on_card
 
-    async def _lost(self, row: InboxRow, session_id: str, prompt_id: str, data: dict[str, Json]) -> bool:
-        state = await self._engine.verified_state(session_id)
-        prompt = state.prompts.get(prompt_id)
-        if prompt is not None and prompt.reposts >= MOST_REPOSTS:
-            rows = tell_requester(state, f"deleted:{prompt_id}", "deleted", promptId=prompt_id)
-            return await self._notices.consume(row, "refused", *rows)
-        await self._engine.apply(
-            session_id, Gone(prompt_id, data["ts"]), consumed=[Consumed(row.id, "applied")]
-        )
-        return True
 
     async def _apply(self, session_id: str, command: Command) -> None:
         try:
@@ -130,17 +128,13 @@ class DeadLetters:
     async def told(self, row: InboxRow) -> Sequence[Row]:
         """Return the intents that report it; empty for rows without an author, as when a channel was archived."""
         # A retry under another id that failed again is reported again.
-        key, thread = f"dead:{row.key}:{row.id}", await self._thread(row)
+        key, thread = f"dead:{row.key}:{row.id}", row.thread_key
+        if thread is None and row.session_id is not None:
+            thread = (await self._engine.head(row.session_id)).thread_key
         if thread is not None:
             return [note_to(thread, key, phrases.dead_letter_text(row.key))]
         person = decode(row.payload).get("user")
         return [direct_row(key, person, phrases.dead_letter_text(row.key))] if person else ()
-
-    async def _thread(self, row: InboxRow) -> str | None:
-        if row.thread_key is not None or row.session_id is None:
-            return row.thread_key
-        head = await self._engine.head(row.session_id)
-        return head.thread_key
 
 
 def quarantine_rows(head: Head, lacks: str | None) -> Sequence[Row]:

@@ -111,10 +111,8 @@ async def _listeners(
                 )
                 found.append(listener)
             for node in agents:
-                name, by_mention = (
-                    str(node.config.get("name") or node.id),
-                    listens(node.config, most) == "mention",
-                )
+                name = str(node.config.get("name") or node.id)
+                by_mention = listens(node.config, most) == "mention"
                 by_name.append(Listener(head.session_id, name, name, may, by_mention=by_mention))
     return found, by_name
 
@@ -266,26 +264,21 @@ class Conversation:
                 text = phrases.menu_text(meant, await self.status.places(meant))
                 blocks = menu_blocks(text, meant, data["ts"], data["user"])
                 return await self.notices.tell(row, data, text, "told", blocks=blocks)
-            case Hint():
-                return await self._hint(row, data, found, thread.prompts)
+            case Hint(kind):
+                # Why a text answers nothing. The way to answer helps everybody; the fault of one reply concerns its author.
+                text = phrases.hint_text(kind, [_by_id(thread.prompts, key) for key in found.prompt_ids])
+                author = f":{data['user']}" if kind == "not_yours" else ""
+                key = f"hint:{found.prompt_ids[0]}{author}" if found.once else None
+                outcome = "hinted" if found.once else "told"
+                if kind not in ("buttons", "files"):
+                    return await self.notices.whisper(row, data, plain(text), outcome, key=key)
+                return await self.notices.tell(row, data, text, outcome, key=key)
             case Say():
                 status = await self.status.of(await self.notices.heads(row.thread_key))
                 return await self.notices.look(row, data, actor, status)
             case _:
                 return await self.notices.consume(row, "ignored")
 
-    async def _hint(
-        self, row: InboxRow, data: dict[str, Json], hint: Hint, asked: Sequence[PromptState]
-    ) -> bool:
-        """Explain why a text answers nothing."""
-        text = phrases.hint_text(hint.kind, [_by_id(asked, key) for key in hint.prompt_ids])
-        # The way to answer helps everybody; the fault of one reply concerns its author.
-        author = f":{data['user']}" if hint.kind == "not_yours" else ""
-        key = f"hint:{hint.prompt_ids[0]}{author}" if hint.once else None
-        outcome = "hinted" if hint.once else "told"
-        if hint.kind not in ("buttons", "files"):
-            return await self.notices.whisper(row, data, plain(text), outcome, key=key)
-        return await self.notices.tell(row, data, text, outcome, key=key)
 
     async def _thread(
         self, actor: Actor, sessions: Sequence[Head], of_thread: Sequence[PromptState]
@@ -335,28 +328,24 @@ class Conversation:
                 status = await self.status.of(heads)
                 return await self.notices.look(row, data, actor, f"Nothing is paused here.\n{status}")
             case "cancel":
-                return await self._confirm_cancel(row, data, actor, said.sessions)
+                # It is asked before a run ends; people who may not end it are told at once.
+                mine, refusal = [], "You can't cancel this."
+                for session_id in said.sessions:
+                    state = await engine.verified_state(session_id)
+                    verdict = authorize(actor, "cancel", self.notices.gate.target(state.actor, True))
+                    if verdict.allowed:
+                        mine.append((state.flow_name, session_id))
+                    refusal = verdict.reason or refusal
+                if not mine:
+                    return await self.notices.whisper(row, data, refusal, "refused")
+                text, blocks = phrases.confirm_cancel(mine)
+                return await self.notices.tell(row, data, text, "told", blocks=blocks)
             case "done":
                 end = partial(engine.apply, command=EndRest(actor, row.key))
                 return await self._each(row, data, said.sessions, end, phrases.rest_over_text)
         text = phrases.thread_help() if said.word == "help" else await self.status.of(heads)
         return await self.notices.look(row, data, actor, text)
 
-    async def _confirm_cancel(
-        self, row: InboxRow, data: dict[str, Json], actor: Actor, sessions: Iterable[str]
-    ) -> bool:
-        """Ask before `cancel` ends a run; people who may not end it are told at once."""
-        mine, refusal = [], "You can't cancel this."
-        for session_id in sessions:
-            state = await self.notices.engine.verified_state(session_id)
-            verdict = authorize(actor, "cancel", self.notices.gate.target(state.actor, True))
-            if verdict.allowed:
-                mine.append((state.flow_name, session_id))
-            refusal = verdict.reason or refusal
-        if not mine:
-            return await self.notices.whisper(row, data, refusal, "refused")
-        text, blocks = phrases.confirm_cancel(mine)
-        return await self.notices.tell(row, data, text, "told", blocks=blocks)
 
     async def _each(
         self,

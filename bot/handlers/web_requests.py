@@ -48,12 +48,10 @@ class WebRequests:
         except SaysoError as error:
             waited = timestamps.seconds_between(row.received_at, self.engine.now())
             passes = isinstance(error, LookupFailed) and not isinstance(error, UnknownPerson)
-            return False if passes and waited < PATIENCE_SECONDS else await self._refuse(row, error)
+            if passes and waited < PATIENCE_SECONDS:
+                return False
+            consumed = [Consumed(row.id, "refused", encode({"error": error.code, "message": str(error)}))]
+            await self.engine.writer.call(self.engine.store.consume, consumed, self.engine.now())
+            return True
         await perform(self.engine, row.but(payload=encode({**data, "actor": actor_json(actor)})))
-        return True
-
-    async def _refuse(self, row: InboxRow, error: SaysoError) -> bool:
-        result = encode({"error": error.code, "message": str(error)})
-        consumed = [Consumed(row.id, "refused", result)]
-        await self.engine.writer.call(self.engine.store.consume, consumed, self.engine.now())
         return True

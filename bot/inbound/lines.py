@@ -61,7 +61,9 @@ def parse(text: str, flows: Iterable[str], faults: Mapping[str, str] | None = No
             f"`{name}` cannot be started: its file cannot be loaded. {_shown((faults or {})[name])}"
         )
     if name not in names:
-        return BadLine(f"There is no flow `{_shown(first)}`. {_nearest(name, names)}")
+        close = difflib.get_close_matches(name, names, n=1)
+        hint = f"Did you mean `{close[0]}`?" if close else f"There are: {_listed(names)}."
+        return BadLine(f"There is no flow `{_shown(first)}`. {hint}")
     inputs: dict[str, Any] = {}
     for word in words[1:]:
         if word.open:
@@ -141,10 +143,6 @@ def _quoted(text: str, begin: int) -> tuple[str, int] | None:
 _READ = {**dict.fromkeys("[{", _json), **dict.fromkeys("\"“”„'‘’‚", _quoted)}
 """By the sign that begins a value that may have spaces."""
 
-
-def _nearest(name: str, names: list[str]) -> str:
-    close = difflib.get_close_matches(name, names, n=1)
-    return f"Did you mean `{close[0]}`?" if close else f"There are: {_listed(names)}."
 
 
 def _listed(names: list[str]) -> str:

@@ -224,7 +224,19 @@ def understand(data: Mapping[str, Json], situation: Situation) -> Meaning:
         case Said():
             return _said(data, situation)
         case Edited(before):
-            return _edited(data, before)
+            # An edit changes nothing. The author of a used message is told so; until its use is decided, the edit waits.
+            if before is not None and before.outcome is None:
+                return Hold(())
+            stored = {} if before is None else decode(before.payload)
+            outcome = None
+            # An edit that adds a mention comes as a mention too, which counts for nothing.
+            if before is not None and not stored.get("edited"):
+                # What was missed and read later with these very words is not an edit to anybody here.
+                if stored.get("text") == data.get("text") or payloads.read_before(data, stored):
+                    return Ignore("read with these words")
+                outcome = before.outcome
+            text = phrases.edited_text(outcome)
+            return Ignore("an edit of an unused message") if text is None else Explain(text, "told")
         case Pressed():
             return _pressed(data, situation)
 
@@ -276,22 +288,6 @@ def asks(said: Message, flows: Collection[str]) -> Inform | RevokeGrant | Memory
             return Inform("help")
     return Inform("flows") if said.text.lower() in ("list", "flows") else None
 
-
-def _edited(data: Mapping[str, Json], before: InboxRow | None) -> Meaning:
-    """An edit changes nothing. The author of a used message is told so; until its use is decided, the edit waits. What was
-    missed and read later with these very words is not an edit to anybody here."""
-    outcome = None
-    if before is not None:
-        if before.outcome is None:
-            return Hold(())
-        stored = decode(before.payload)
-        # An edit that adds a mention comes as a mention too, which counts for nothing.
-        if not stored.get("edited"):
-            if stored.get("text") == data.get("text") or payloads.read_before(data, stored):
-                return Ignore("read with these words")
-            outcome = before.outcome
-    text = phrases.edited_text(outcome)
-    return Ignore("an edit of an unused message") if text is None else Explain(text, "told")
 
 
 def _pressed(data: Mapping[str, Json], known: Pressed) -> Meaning:

@@ -138,7 +138,9 @@ class Listening:
         """The triggers that what was said fits, as people read it; `app` are the ids of the app that wrote it, None for a person."""
         read = shown(text)
         for flow, trigger in self.triggers("message"):
-            found = captured(trigger.pattern, read) if _listens_to(trigger, app) else None
+            bots = trigger.from_bots
+            listens = bots if isinstance(bots, bool) else not set(app or ()).isdisjoint(bots)
+            found = captured(trigger.pattern, read) if app is None or listens else None
             if found is not None:
                 yield Overheard(flow, trigger, {**trigger.values, **found})
 
@@ -153,12 +155,6 @@ class Listening:
 DEAF = Listening(dict[str, Flow])
 """Listens for nothing."""
 
-
-def _listens_to(trigger: Trigger, app: tuple[str, ...] | None) -> bool:
-    if app is None:
-        return True
-    bots = trigger.from_bots
-    return bots if isinstance(bots, bool) else not set(app).isdisjoint(bots)
 
 
 def app_of(event: Mapping[str, Any]) -> tuple[str, ...] | None:

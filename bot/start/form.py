@@ -95,7 +95,11 @@ class StartForm(Kind):
         meta: dict[str, Json] = {"flow": flow.name, "channel": opening.channel, "user": opening.user}
         _, _, session_id = opening.value.partition("|")
         given = await self._inputs(session_id, opening.channel or "") if session_id else line.inputs
-        return await self._first(flow, meta, _known(flow, given))
+        told = typed_inputs(flow, given)
+        fields = [{**field, "required": False} for field in fields_of(flow) if field["name"] in told]
+        values, _ = check_form(fields, told)
+        fitting = {name: value for name, value in values.items() if value is not None}
+        return await self._first(flow, meta, fitting)
 
     async def page_about(self, flow: Flow, meta: Mapping[str, Json]) -> View:
         """The first page, for a flow that is started from a message."""
@@ -154,7 +158,13 @@ class StartForm(Kind):
         try:
             coerce_inputs(flow, inputs)
         except InvalidInputs as error:
-            wrong = _by_input(flow, inputs)
+            wrong = {}
+            for name, value in inputs.items():
+                # The faults of inputs that only JSON can express, each at its own field.
+                try:
+                    coerce_inputs(replace(flow, inputs={name: flow.inputs[name]}), {name: value})
+                except InvalidInputs as fault:
+                    wrong[name] = str(fault).partition(": ")[2] or str(fault)
             return wrong_on(submission, fields_of(flow), wrong) if wrong else Refuse(str(error))
         data: dict[str, Json] = {"flow": flow.name, "inputs": inputs, "channel": meta["channel"]}
         if "about" in meta:
@@ -185,19 +195,18 @@ def asked_of(flow: Flow, meta: Mapping[str, Json]) -> list[Field]:
 
 def fields_of(flow: Flow) -> list[Field]:
     """A field for each input of a flow. What only JSON can say is written as text and read by the input's type."""
-    return [_field(entry) for entry in flow.inputs.values()]
-
-
-def _field(entry: Input) -> Field:
-    field = input_field(entry.name, entry.type, entry.description, entry.choices)
-    if field is None:
-        form = "separated by commas" if entry.type == "array" else "as JSON"
-        about = f"{entry.description or ''} ({form})".strip()
-        field = {"name": entry.name, "type": "string", "title": entry.name, "description": about}
-    field["required"] = entry.required
-    if entry.default not in (None, [], {}):
-        field["default"] = _typed(entry, field, entry.default)
-    return field
+    fields: list[Field] = []
+    for entry in flow.inputs.values():
+        field = input_field(entry.name, entry.type, entry.description, entry.choices)
+        if field is None:
+            form = "separated by commas" if entry.type == "array" else "as JSON"
+            about = f"{entry.description or ''} ({form})".strip()
+            field = {"name": entry.name, "type": "string", "title": entry.name, "description": about}
+        field["required"] = entry.required
+        if entry.default not in (None, [], {}):
+            field["default"] = _typed(entry, field, entry.default)
+        fields.append(field)
+    return fields
 
 
 def _typed(entry: Input, field: Field, value: Json) -> Json:
@@ -217,25 +226,6 @@ def typed_inputs(flow: Flow, given: Mapping[str, Json]) -> dict[str, Json]:
     fields = {field["name"]: field for field in fields_of(flow)}
     return {name: _typed(flow.inputs[name], fields[name], given[name]) for name in given if name in fields}
 
-
-def _known(flow: Flow, given: Mapping[str, Json]) -> dict[str, Json]:
-    """Return known values as the fields take them, without those that they do not take."""
-    told = typed_inputs(flow, given)
-    fields = [{**field, "required": False} for field in fields_of(flow) if field["name"] in told]
-    values, _ = check_form(fields, told)
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def _by_input(flow: Flow, inputs: Mapping[str, Json]) -> dict[str, str]:
-    """Return the faults of inputs that only JSON can express, each at its own field."""
-    wrong = {}
-    for name, value in inputs.items():
-        only = replace(flow, inputs={name: flow.inputs[name]})
-        try:
-            coerce_inputs(only, {name: value})
-        except InvalidInputs as error:
-            wrong[name] = str(error).partition(": ")[2] or str(error)
-    return wrong
 
 
 FLOW = "flow"

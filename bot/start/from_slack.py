@@ -281,14 +281,9 @@ class TriggerStarts:
         digest = hashlib.sha256(canonical([heard.trigger.pattern, told_apart])).hexdigest()[:24]
         scope = f"alike:{heard.flow.name}:{channel}:{digest}"
         async with self._locks.setdefault(scope, asyncio.Lock()):
-            own = str(data["ts"])
-            place = scope
-            while (
-                before := await self.notices.engine.writer.call(self.notices.engine.store.marks.ts, place)
-            ) not in (
-                None,
-                own,
-            ):
+            own, place = str(data["ts"]), scope
+            marks, call = self.notices.engine.store.marks, self.notices.engine.writer.call
+            while (before := await call(marks.ts, place)) not in (None, own):
                 if abs(float(own) - float(before)) >= window:
                     break
                 if await self._heads(thread_key(data["team"], data["channel"], before), heard.flow.name):
@@ -298,7 +293,7 @@ class TriggerStarts:
                     return False  # that one starts the run, as soon as it can
                 # It came to nothing: its start was refused. A mark never goes back, so the next one has its own place.
                 place = f"{scope}:{before}"
-            await self.notices.engine.writer.call(self.notices.engine.store.marks.move, place, own)
+            await call(marks.move, place, own)
             return await self._start_heard(row, data, heard, inputs)
 
     async def _pending(self, key: str) -> bool:

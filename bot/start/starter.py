@@ -398,22 +398,19 @@ class ThreadStarts:
             return await self._not_rooted(row, {**data, "channel": None, "refused": "not_in_channel"})
         payload = {**data, "team": self.team, "channel": channel}
         if data.get("user"):
-            return await self._wanted_by(row, payload)
+            # Somebody of Slack wants it outside of Slack: what they may start is what they may start in that channel.
+            try:
+                if await self.starter.people.is_member(data["user"], channel):
+                    return await self.begin(row, payload, data["flow"], data["inputs"])
+            except LookupFailed as error:
+                return await self.notices.not_looked_up(row, payload, error)
+            place = escape(data["place"])
+            refusal = Refusal(f"You are not in {place}. Join it first, or choose another channel.")
+            return await self.starter.refuse(row, refusal, _nowhere)
         wish = Wish(data["flow"], data["inputs"], payload, actor=_wisher(data))
         text = f"{data['icon']} *{escape(data['flow'])}* · {escape(data['why'])}".strip()
         return await self.starter.begin_thread(row, wish, WANTED_ROOTED, payload, text, _nowhere)
 
-    async def _wanted_by(self, row: InboxRow, data: dict[str, Json]) -> bool:
-        """Somebody of Slack wants it outside of Slack: what they may start is what they may start in that channel."""
-        try:
-            if await self.starter.people.is_member(data["user"], data["channel"]):
-                return await self.begin(row, data, data["flow"], data["inputs"])
-        except LookupFailed as error:
-            return await self.notices.not_looked_up(row, data, error)
-        refusal = Refusal(
-            f"You are not in {escape(data['place'])}. Join it first, or choose another channel."
-        )
-        return await self.starter.refuse(row, refusal, _nowhere)
 
     async def wanted_rooted(self, row: InboxRow) -> bool:
         """The message stands: start the flow in its thread."""

@@ -124,10 +124,8 @@ class Acts:
             os.urandom(8).hex(), flow.name, channel.strip(), inputs, actor, "in the control room"
         )
         await self._writer.ingest([item], utc_now())
-        look, deadline = (
-            partial(started, self._writer.store, item.key, flow.name),
-            time.monotonic() + REPLY_SECONDS,
-        )
+        look = partial(started, self._writer.store, item.key, flow.name)
+        deadline = time.monotonic() + REPLY_SECONDS
         while (found := await self._writer.call(look)).thread_ts is None:
             if not found.there or time.monotonic() >= deadline:
                 break

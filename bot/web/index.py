@@ -214,10 +214,8 @@ class Index:
     def facets(self, wanted: Wanted = _ALL) -> dict[str, Json]:
         """The number of sessions of each status, as far as the other filters let them through, and of each flow; and the people
         and channels that there are."""
-        others, words = (
-            wanted._replace(status=(), standing=(), before="", limit=_ALL.limit),
-            wanted.q.lower().split(),
-        )
+        others = wanted._replace(status=(), standing=(), before="", limit=_ALL.limit)
+        words = wanted.q.lower().split()
         statuses: dict[str, int] = {}
         standings: dict[str, int] = {}
         flows: dict[str, int] = {}

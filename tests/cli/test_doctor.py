@@ -306,7 +306,7 @@ def test_the_manifest_is_the_one_for_the_examples(cli: Cli) -> None:
     done = cli.run("--flows", str(ROOT / "examples"), "manifest")
     assert (done.code, done.out) == (0, MANIFEST.read_text())
     flows = list(load_flows(ROOT / "examples")[0].values())
-    assert manifest_problems(load_manifest(MANIFEST), flows) == []
+    assert list(manifest_problems(load_manifest(MANIFEST), flows)) == []
 
 
 REACTING = """
@@ -340,9 +340,9 @@ def test_the_manifest_of_an_agent_warns_and_has_what_an_agent_needs(cli: Cli, tm
     manifest = load_manifest(file)
     assert manifest["features"]["agent_view"]["suggested_prompts"] == [{"title": "good", "message": "good"}]
     assert "assistant:write" in manifest["oauth_config"]["scopes"]["bot"]
-    assert manifest_problems(manifest, []) == []
+    assert list(manifest_problems(manifest, [])) == []
     manifest["settings"]["event_subscriptions"]["bot_events"].remove("agent_session_stopped")
-    assert manifest_problems(manifest, []) == ["event agent_session_stopped is missing"]
+    assert list(manifest_problems(manifest, [])) == ["event agent_session_stopped is missing"]
     assert "agent_view" not in manifest_text([])
 
 
@@ -381,7 +381,7 @@ def test_each_thing_that_a_manifest_needs_is_noticed_when_it_is_changed(name: st
     for key in path[:-1]:
         place = place[key]
     place[path[-1]] = value
-    problems = manifest_problems(manifest)
+    problems = list(manifest_problems(manifest))
     assert problems
     assert any(said in problem for problem in problems)
 
@@ -389,7 +389,7 @@ def test_each_thing_that_a_manifest_needs_is_noticed_when_it_is_changed(name: st
 @pytest.mark.parametrize("manifest", [None, [], "text", {}, {"features": 3, "settings": []}])
 def test_anything_else_is_no_manifest(manifest: Any) -> None:
     """Whatever is in the file, it is told what is wrong and nothing breaks."""
-    assert manifest_problems(manifest)
+    assert list(manifest_problems(manifest))
 
 
 async def test_settings_that_do_nothing_are_told(cli: Cli) -> None:
