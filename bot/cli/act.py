@@ -28,7 +28,8 @@ from bot.terminal.console import (
     opened,
     plural,
     print_json,
-    print_table,
+    print_list,
+    read_there,
     writing,
 )
 from bot.terminal.follow import Mode, follow, result_json
@@ -170,24 +171,16 @@ def told(receipt: Receipt, head: Head, done: str) -> str:
 
 def list_letters(place: Place, *, as_json: bool) -> int:
     """Print the dead letters, oldest first."""
-    settings, found = place.settings(), []
-    if database_exists(settings):
-        with opened(settings) as store:
-            found = store.inbox.dead_letters()
-    if as_json:
-        print_json({"deadLetters": [letter_json(row) for row in found]})
-        return Exit.OK
-    if not found:
-        print(f"There are no dead letters.{place.elsewhere('inbox', 'list')}")
-        return Exit.OK
+    found = read_there(place.settings(), lambda store: store.inbox.dead_letters())
     now, lines = utc_now(), []
     for row in found:
         why = decode(row.result or b"{}")
         error = one_line(f"{why.get('error')}: {why.get('message')}", 200)
         tries = str(why.get("tries"))
         lines.append((str(row.id), one_line(row.key), ago(row.received_at, now), tries, error))
-    print_table(("ID", "KEY", "CAME", "TRIES", "ERROR"), lines)
-    return Exit.OK
+    nothing = "" if found else f"There are no dead letters.{place.elsewhere('inbox', 'list')}"
+    headers = ("ID", "KEY", "CAME", "TRIES", "ERROR")
+    return print_list("deadLetters", map(letter_json, found), headers, lines, nothing, as_json=as_json)
 
 
 def _decide(place: Place, ids: Sequence[str], *, every: bool, again: bool, as_json: bool) -> int:

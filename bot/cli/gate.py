@@ -7,7 +7,7 @@ import re
 import sys
 
 from bot.gate.tokens import Token, make_token, revoke_token, tokens_of
-from bot.terminal.console import Exit, Place, UsageError, clean, moment, print_json, print_table, writing
+from bot.terminal.console import Exit, Place, UsageError, clean, moment, print_json, print_list, writing
 from engine.language.codec import Json
 from engine.run.stored import utc_now
 
@@ -45,14 +45,10 @@ def list_tokens(place: Place, as_json: bool) -> int:
     """Print which tokens count now, without their texts."""
     with writing(place.settings()) as store:
         found = tokens_of(store, utc_now())
-    if as_json:
-        print_json({"tokens": [_json(token) for token in found]})
-    elif not found:
-        print("No agent has a token. Create one: sayso gate login --agent NAME --person U012ABCDEF")
-    else:
-        rows = [(token.id, clean(token.agent), token.person, moment(token.until)) for token in found]
-        print_table(("TOKEN", "AGENT", "FOR", "UNTIL"), rows)
-    return Exit.OK
+    rows = [(token.id, clean(token.agent), token.person, moment(token.until)) for token in found]
+    nothing = "No agent has a token. Create one: sayso gate login --agent NAME --person U012ABCDEF"
+    headers = ("TOKEN", "AGENT", "FOR", "UNTIL")
+    return print_list("tokens", map(_json, found), headers, rows, nothing, as_json=as_json)
 
 
 def revoke(place: Place, token_id: str, as_json: bool) -> int:

@@ -14,7 +14,7 @@ from bot.terminal.console import (
     moment,
     opened,
     print_json,
-    print_table,
+    print_list,
     writing,
 )
 from engine.decide.agents import wide_grants
@@ -36,28 +36,23 @@ def list_grants(place: Place, *, as_json: bool) -> int:
                     state = stored_state(store, head.session_id)
                     found += [(state, grant) for grant in standing(state, utc_now())]
             wide = wide_grants.current(store.kept.rows(wide_grants.GRANT), utc_now())
-    if as_json:
-        print_json(
-            {"grants": [_as_json(state, grant) for state, grant in found] + list(map(_wide_json, wide))}
+    items = [_as_json(state, grant) for state, grant in found] + list(map(_wide_json, wide))
+    named = [(state.flow_name, grant) for state, grant in found]
+    named += [(str((grant.wide or {})["scope"]), grant) for grant in wide]
+    rows = [
+        (
+            grant.prompt_id,
+            clean(counts_in),
+            clean(", ".join(str(actor.get("name") or actor.get("id")) for actor in grant.by)),
+            moment(grant.until),
+            str(grant.used),
+            plain(what(grant)),
         )
-    elif not found and not wide:
-        print(f"There are no grants.{place.elsewhere('grants', 'list')}")
-    else:
-        named = [(state.flow_name, grant) for state, grant in found]
-        named += [(str((grant.wide or {})["scope"]), grant) for grant in wide]
-        rows = [
-            (
-                grant.prompt_id,
-                clean(counts_in),
-                clean(", ".join(str(actor.get("name") or actor.get("id")) for actor in grant.by)),
-                moment(grant.until),
-                str(grant.used),
-                plain(what(grant)),
-            )
-            for counts_in, grant in named
-        ]
-        print_table(("GRANT", "FOR", "BY", "UNTIL", "USED", "CALLS"), rows)
-    return Exit.OK
+        for counts_in, grant in named
+    ]
+    nothing = "" if named else f"There are no grants.{place.elsewhere('grants', 'list')}"
+    headers = ("GRANT", "FOR", "BY", "UNTIL", "USED", "CALLS")
+    return print_list("grants", items, headers, rows, nothing, as_json=as_json)
 
 
 def _as_json(state: State, grant: Grant) -> dict[str, Json]:

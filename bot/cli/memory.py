@@ -10,12 +10,11 @@ from bot.terminal.console import (
     Place,
     UsageError,
     clean,
-    database_exists,
     moment,
     one_line,
-    opened,
     print_json,
-    print_table,
+    print_list,
+    read_there,
     writing,
 )
 from bot.terminal.follow import local_gate
@@ -29,23 +28,16 @@ from engine.run.stored import utc_now
 
 def list_notes(place: Place, *, as_json: bool) -> int:
     """Print the notes that hold, oldest first."""
-    settings, rows = place.settings(), list[KeptRow]()
-    if database_exists(settings):
-        with opened(settings) as store:
-            rows = [row for row in store.kept.rows(memory.NOTE) if memory.current(row, utc_now())]
-    if as_json:
-        print_json({"notes": [_as_json(row) for row in rows]})
-    elif not rows:
-        print(f"There are no notes.{place.elsewhere('memory', 'list')}")
-    else:
-        cells = []
-        for row in rows:
-            told = memory.note(row)
-            people = ", ".join(str(actor.get("name") or actor.get("id")) for actor in told["by"]) or "nobody"
-            text = one_line(str(told["text"]), 200)
-            cells.append((row.kept_id, clean(row.scope), clean(people), moment(row.expires_at), text))
-        print_table(("NOTE", "FOR", "BY", "UNTIL", "TEXT"), cells)
-    return Exit.OK
+    noted = read_there(place.settings(), lambda store: store.kept.rows(memory.NOTE))
+    rows, cells = [row for row in noted if memory.current(row, utc_now())], []
+    for row in rows:
+        told = memory.note(row)
+        people = ", ".join(str(actor.get("name") or actor.get("id")) for actor in told["by"]) or "nobody"
+        text = one_line(str(told["text"]), 200)
+        cells.append((row.kept_id, clean(row.scope), clean(people), moment(row.expires_at), text))
+    nothing = "" if rows else f"There are no notes.{place.elsewhere('memory', 'list')}"
+    headers = ("NOTE", "FOR", "BY", "UNTIL", "TEXT")
+    return print_list("notes", map(_as_json, rows), headers, cells, nothing, as_json=as_json)
 
 
 def _as_json(row: KeptRow) -> dict[str, Json]:

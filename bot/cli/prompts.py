@@ -9,6 +9,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,11 +27,11 @@ from bot.terminal.console import (
     UsageError,
     ago,
     clean,
-    database_exists,
     one_line,
     opened,
     print_json,
-    print_table,
+    print_list,
+    read_there,
     stores,
     writing,
 )
@@ -149,14 +150,10 @@ def list_prompts(place: Place, *, as_json: bool) -> int:
                 f"Session {state.session_id} has a question that is not listed: its row was deleted. `sayso sessions show {state.session_id}` shows it, and the bot restores the row when it starts.",
                 file=sys.stderr,
             )
-    if as_json:
-        print_json({"prompts": [_as_json(prompt, flows.get(prompt.session_id, "")) for prompt in found]})
-    elif not found:
-        print("There are no open questions.")
-    else:
-        rows = [_row(prompt, flows.get(prompt.session_id, "")) for prompt in found]
-        print_table(("PROMPT", "FLOW", "ASKED", "CHOICES", "QUESTION"), rows)
-    return Exit.OK
+    told = [(prompt, flows.get(prompt.session_id, "")) for prompt in found]
+    items, rows = starmap(_as_json, told), starmap(_row, told)
+    headers, nothing = ("PROMPT", "FLOW", "ASKED", "CHOICES", "QUESTION"), "There are no open questions."
+    return print_list("prompts", items, headers, rows, nothing, as_json=as_json)
 
 
 def _row(prompt: PromptState, flow: str) -> tuple[str, ...]:
@@ -332,37 +329,28 @@ def _about(prompt: PromptState) -> dict[str, Json]:
 
 def list_locks(place: Place, *, as_json: bool) -> int:
     """Print the queues of all locks, each in its order."""
-    settings = place.settings()
-    found: list[tuple[LockRow, Head | None]] = []
-    if database_exists(settings):
-        with opened(settings) as store:
-            found = [(row, store.sessions.head(row.session_id)) for row in store.locks.rows()]
-    if as_json:
-        print_json({"locks": [_lock_json(row, head) for row, head in found]})
-        return Exit.OK
-    if not found:
-        print(f"There are no locks in use.{place.elsewhere('locks')}")
-        return Exit.OK
+
+    def read(store: Store) -> list[tuple[LockRow, Head | None]]:
+        return [(row, store.sessions.head(row.session_id)) for row in store.locks.rows()]
+
+    found = read_there(place.settings(), read)
     now, place_in_queue = utc_now(), 0
     rows, before = [], None
     for row, head in found:
         place_in_queue = place_in_queue + 1 if row.name == before else 0
         before = row.name
-        stands = (
-            "holds it"
-            if row.taken_at
-            else f"waits, {ordinal(place_in_queue)}"
-            if place_in_queue
-            else "is next"
-        )
+        stands = f"waits, {ordinal(place_in_queue)}" if place_in_queue else "is next"
+        if row.taken_at:
+            stands = "holds it"
         if not row.verified:
             stands += ", record damaged"
         status = in_words(standing(head)) if head is not None else "unknown"
         since = ago(row.taken_at or row.requested_at, now) if row.verified else ""
         flow = clean(head.flow_name) if head else ""
         rows.append((clean(row.name), clean(row.session_id), flow, status, stands, since))
-    print_table(("LOCK", "SESSION", "FLOW", "STATUS", "STANDS", "SINCE"), rows)
-    return Exit.OK
+    nothing = "" if found else f"There are no locks in use.{place.elsewhere('locks')}"
+    headers = ("LOCK", "SESSION", "FLOW", "STATUS", "STANDS", "SINCE")
+    return print_list("locks", starmap(_lock_json, found), headers, rows, nothing, as_json=as_json)
 
 
 def _lock_json(row: LockRow, head: Head | None) -> dict[str, Json]:

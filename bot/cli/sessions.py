@@ -15,17 +15,17 @@ from bot.terminal.console import (
     UsageError,
     ago,
     clean,
-    database_exists,
-    opened,
     plural,
     print_json,
+    print_list,
     print_table,
+    read_there,
     stores,
 )
 from bot.terminal.lists import Sum, head_json, in_dollars, spend_json, sums, waits_for
 from bot.terminal.narration import standing
 from engine.journal.phases import REJECTED, in_words
-from engine.journal.records import NANO, Head, SpendRow
+from engine.journal.records import NANO, Head
 from engine.language.codec import Json
 from engine.language.errors import SaysoError
 from engine.run.stored import stored_state, utc_now
@@ -56,20 +56,12 @@ def list_sessions(place: Place, statuses: Sequence[str], *, show_all: bool, limi
     wanted = tuple({_STATUSES[word] for word in words}) or (() if show_all else OPEN)
     found = [_listed(store, wanted, words, limit, local=local) for local, store in stores(place)]
     listed = list(merge(*found, key=lambda one: one.head.created_at, reverse=True))[:limit]
-    if as_json:
-        print_json({"sessions": [one.to_json() for one in listed]})
-    elif not listed:
-        print(
-            "There are no sessions."
-            if show_all or statuses
-            else "No open sessions. Add --all to list ended ones."
-        )
-    else:
-        now = utc_now()
-        print_table(
-            ("SESSION", "FLOW", "STATUS", "WHERE", "CHANGED", "WAITS FOR"), [one.row(now) for one in listed]
-        )
-    return Exit.OK
+    now, nothing = utc_now(), "No open sessions. Add --all to list ended ones."
+    if show_all or statuses:
+        nothing = "There are no sessions."
+    items, rows = map(_Listed.to_json, listed), (one.row(now) for one in listed)
+    headers = ("SESSION", "FLOW", "STATUS", "WHERE", "CHANGED", "WAITS FOR")
+    return print_list("sessions", items, headers, rows, nothing, as_json=as_json)
 
 
 class _Listed(NamedTuple):
@@ -144,12 +136,9 @@ _MOST_SESSIONS = 10
 
 def show_spend(place: Place, days: int, *, as_json: bool) -> int:
     """Print what model calls of the last `days` days cost, today included."""
-    settings = place.settings()
-    today = date.fromisoformat(utc_now()[:10])
-    rows: list[SpendRow] = []
-    if database_exists(settings):
-        with opened(settings) as store:
-            rows = store.spend.rows((today - timedelta(days=days - 1)).isoformat())
+    settings, today = place.settings(), date.fromisoformat(utc_now()[:10])
+    since = (today - timedelta(days=days - 1)).isoformat()
+    rows = read_there(settings, lambda store: store.spend.rows(since))
     cap = settings.agents.day_cap
     if as_json:
         print_json(spend_json(rows, days, cap, today.isoformat()))

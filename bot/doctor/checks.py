@@ -86,20 +86,13 @@ def check_versions() -> Iterator[Check]:
 
     python = platform.python_version()
     known = (3, 11) <= sys.version_info[:2] <= (3, 13)
-    yield Check(
-        "python",
-        "ok" if known else "warn",
-        f"Python {python}",
-        None if known else "sayso is tested with Python 3.11, 3.12 and 3.13.",
-    )
+    hint = None if known else "sayso is tested with Python 3.11, 3.12 and 3.13."
+    yield Check("python", "ok" if known else "warn", f"Python {python}", hint)
     sqlite = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
     sound = sqlite >= _OLDEST_SQLITE
-    yield Check(
-        "sqlite",
-        "ok" if sound else "fail",
-        f"SQLite {apsw.sqlite_lib_version()} (apsw {version('apsw')})",
-        None if sound else "SQLite before 3.51.3 can corrupt a database in WAL mode: pip install -U apsw",
-    )
+    hint = None if sound else "SQLite before 3.51.3 can corrupt a database in WAL mode: pip install -U apsw"
+    text = f"SQLite {apsw.sqlite_lib_version()} (apsw {version('apsw')})"
+    yield Check("sqlite", "ok" if sound else "fail", text, hint)
     names = ("slack-bolt", "slack-sdk", "aiohttp", "pydantic")
     yield Check("libraries", "ok", ", ".join(f"{name} {version(name)}" for name in names))
 
@@ -126,12 +119,8 @@ def check_apart() -> Iterator[Check]:
 def check_user() -> Iterator[Check]:
     """Programs of flows run with the rights of this process."""
     if os.geteuid() == 0:
-        yield Check(
-            "user",
-            "warn",
-            "running as root, and so does every program that a flow runs",
-            "Run sayso as a separate user.",
-        )
+        text = "running as root, and so does every program that a flow runs"
+        yield Check("user", "warn", text, "Run sayso as a separate user.")
     else:
         yield Check("user", "ok", "not running as root")
 
@@ -162,9 +151,8 @@ def check_settings(settings: Settings) -> Iterator[Check]:
 def check_flows(settings: Settings) -> Iterator[Check]:
     """The folder of flows, its files, and the secrets and MCP servers that they name."""
     if not settings.flows.is_dir():
-        yield Check(
-            "flows", "warn", f"the folder {settings.flows} does not exist", "Create it, or set SAYSO_FLOWS."
-        )
+        text = f"the folder {settings.flows} does not exist"
+        yield Check("flows", "warn", text, "Create it, or set SAYSO_FLOWS.")
         return
     flows, errors = load_flows(settings.flows)
     if errors:
@@ -216,13 +204,9 @@ def check_database(settings: Settings, *, deep: bool = False) -> Iterator[Check]
         return
     problem = _quick_check(file)
     if problem is not None and not os.access(file.parent, os.W_OK | os.X_OK):
-        yield Check(
-            "database",
-            "fail",
-            f"{file} cannot be opened: {file.parent} is not writable for this user, and SQLite creates "
-            "files there",
-            "Run doctor as the user who runs sayso, or make the folder writable.",
-        )
+        text = f"{file.parent} is not writable for this user, and SQLite creates files there"
+        hint = "Run doctor as the user who runs sayso, or make the folder writable."
+        yield Check("database", "fail", f"{file} cannot be opened: {text}", hint)
         return
     if problem is not None:
         yield Check("database", "fail", f"{file}: {problem}", "Restore it from a backup, with its key file.")

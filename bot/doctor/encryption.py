@@ -21,12 +21,8 @@ def check_encryption(store: Store) -> Iterator[Check]:
     others = {key_id: count for key_id, count in used.items() if key_id != first}
     if others:
         told = ", ".join(f"{count} under {key_id}" for key_id, count in others.items())
-        yield Check(
-            "encryption",
-            "warn",
-            f"older data keys: {told}",
-            "To remove them: sayso store copy FROM TO --to-env FILE",
-        )
+        hint = "To remove them: sayso store copy FROM TO --to-env FILE"
+        yield Check("encryption", "warn", f"older data keys: {told}", hint)
     if rows := plain(store):
         told = f"{rows} rows are not encrypted: they did not verify when the store was copied"
         yield Check("encryption", "warn", told, "sayso doctor --deep lists the sessions")

@@ -23,14 +23,9 @@ _DOES = {SEND: "posts in Slack", CHORES: "does the chores"}
 def check_listening(store: Store, url: str | None) -> Iterator[Check]:
     """Report how processes learn of each other's work: at once, or by looking twice a second."""
     if url is None and store.pooled():
-        told = (
-            "a connection pooler is in front of the database, so each process polls for work twice a second"
-        )
-        yield Check(
-            "listening",
-            "ok",
-            f"{told} (SAYSO_DATABASE_LISTEN_URL can name the direct address of the database)",
-        )
+        polls = "a connection pooler is in front of the database, so each process polls for work twice a second"
+        how = "SAYSO_DATABASE_LISTEN_URL can name the direct address of the database"
+        yield Check("listening", "ok", f"{polls} ({how})")
     if url is None or not store.shared:
         return
     try:
@@ -41,13 +36,8 @@ def check_listening(store: Store, url: str | None) -> Iterator[Check]:
     if heard:
         yield Check("listening", "ok", "notifications arrive at SAYSO_DATABASE_LISTEN_URL")
     else:
-        told = "no notifications arrive at SAYSO_DATABASE_LISTEN_URL"
-        yield Check(
-            "listening",
-            "fail",
-            told,
-            "Give the direct address of the server, with the same database and schema.",
-        )
+        hint = "Give the direct address of the server, with the same database and schema."
+        yield Check("listening", "fail", "no notifications arrive at SAYSO_DATABASE_LISTEN_URL", hint)
 
 
 def check_fleet(store: Store) -> Iterator[Check]:

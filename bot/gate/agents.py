@@ -22,7 +22,6 @@ from anthropic import Anthropic, APIConnectionError, APIStatusError, NotFoundErr
 from bot.gate.client import Client, NoGate, Refused
 from bot.gate.hook import folder, read_record, write_record
 
-EVERY_SECONDS = 5.0
 _ALL_SECONDS = 60.0
 """After how long sessions are looked at too that seem unchanged."""
 _CALLS = ("agent.tool_use", "agent.mcp_tool_use", "agent.custom_tool_use")

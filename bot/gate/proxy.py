@@ -26,7 +26,6 @@ from typing import Any, NoReturn
 
 from bot.gate.client import Ambiguous, Client, NoGate, folded, read_json
 
-WAIT_SECONDS = 45.0
 _MOST_BYTES = 64 * 2**20
 _LEAVE_SECONDS = 5.0
 """Seconds that a server has to end once its client is gone."""

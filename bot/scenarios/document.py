@@ -149,22 +149,8 @@ class ScenarioDoc(Part):
 
 
 VERBS = (
-    *(
-        "reply",
-        "message",
-        "choose",
-        "approve",
-        "reject",
-        "answer",
-        "always",
-        "always_in_thread",
-        "always_in_flow",
-        "form",
-        "files",
-        "edit",
-        "revoke",
-        "hand_over",
-    ),
+    *("reply", "message", "choose", "approve", "reject", "answer"),
+    *("always", "always_in_thread", "always_in_flow", "form", "files", "edit", "revoke", "hand_over"),
     *("pause", "resume", "cancel"),
 )
 """Actions of people, if one word is not enough."""

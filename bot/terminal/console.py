@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TextIO
+from typing import TYPE_CHECKING, NamedTuple, TextIO, TypeVar
 
 from engine.language.counting import cells as cells
 from engine.language.counting import plural as plural
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from engine.storage.store import Store
 
 
+T = TypeVar("T")
 _SQLITE = "sqlite:///"
 PATIENCE_SECONDS = 30.0
 """Seconds for which a command waits for another program that holds the database."""
@@ -206,40 +207,16 @@ BY_CODE = {
         ],
         Exit.INVALID_FLOW: ["flow_invalid"],
         Exit.REFUSED: [
-            *(
-                "session",
-                "session_ended",
-                "session_erased",
-                "session_running",
-                "migration_refused",
-                "snapshot_refused",
-                "refused",
-                "tried_again",
-            ),
-            *("not_allowed", "already_answered", "prompt_closed", "prompt_timed_out", "clock_jumped"),
+            *("session", "session_ended", "session_erased", "session_running"),
+            *("migration_refused", "snapshot_refused", "refused", "tried_again", "clock_jumped"),
+            *("not_allowed", "already_answered", "prompt_closed", "prompt_timed_out"),
             *("answer_invalid", "text_too_long", "several_prompts"),
         ],
         Exit.STORE: [
-            *(
-                "session_quarantined",
-                "journal_malformed",
-                "storage",
-                "fenced",
-                "owned",
-                "lock_held",
-                "kept_moved",
-            ),
-            *(
-                "day_budget",
-                "corrupt",
-                "key_missing",
-                "store_plain",
-                "schema_too_new",
-                "store_too_old",
-                "wrong_workspace",
-                "storage_full",
-            ),
-            *("storage_broken", "prompt_malformed"),
+            *("session_quarantined", "journal_malformed", "prompt_malformed", "corrupt", "key_missing"),
+            *("storage", "storage_full", "storage_broken", "day_budget", "fenced", "owned"),
+            *("lock_held", "kept_moved", "store_plain", "store_too_old", "schema_too_new"),
+            "wrong_workspace",
         ],
         Exit.SLACK: ["start_failed", "slack"],
         Exit.SERVED: ["served"],
@@ -366,6 +343,34 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print the rows in aligned columns."""
     for line in table(headers, rows, Paint(sys.stdout)):
         print(line)
+
+
+def print_list(
+    name: str,
+    items: Iterable[Json],
+    headers: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    nothing: str,
+    *,
+    as_json: bool,
+) -> int:
+    """Print what a command lists: for a machine the items under a name, for people a table, or a sentence if there is
+    nothing."""
+    if as_json:
+        print_json({name: list(items)})
+    elif found := list(rows):
+        print_table(headers, found)
+    else:
+        print(nothing)
+    return Exit.OK
+
+
+def read_there(settings: Settings, read: Callable[[Store], list[T]]) -> list[T]:
+    """What is read from the store; nothing where there is no database yet, for reading makes none. Raises `StorageError`."""
+    if not database_exists(settings):
+        return []
+    with opened(settings) as store:
+        return read(store)
 
 
 @contextmanager
