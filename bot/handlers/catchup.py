@@ -22,6 +22,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from itertools import count, pairwise
 from typing import Any, TypeAlias
@@ -67,32 +68,24 @@ _REPLIES, _HISTORY, _LISTING = "conversations.replies", "conversations.history",
 _GONE = ("channel_not_found", "thread_not_found", "not_in_channel", "missing_scope", "message_not_found")
 
 
+@dataclass(eq=False, repr=False)
 class CatchUp:
-    """The reads that are due. Pending ones have a number, so that one that becomes due again while it is read stays."""
+    """The reads that are due. Pending ones have a number, so that one that becomes due again while it is read stays. `first`
+    gives the id that a channel had when it was first known."""
 
-    def __init__(
-        self,
-        client: BudgetedClient,
-        writer: Writer,
-        home: decisions.Home,
-        *,
-        now: Callable[[], str],
-        taken: Callable[[], None],
-        clock: Callable[[], float] = time.time,
-        hears: Callable[[], Listening] = lambda: DEAF,
-        first: Callable[[str], str] = lambda channel: channel,
-        delivered: Delivered | None = None,
-    ) -> None:
-        """`first` gives the id that a channel had when it was first known."""
-        self._client = client
-        self._writer = writer
-        self._home = home
-        self._now = now
-        self._taken = taken
-        self._clock = clock
-        self._hears = hears
-        self._first = first
-        self._delivered = delivered or Delivered(writer, time.monotonic)
+    client: BudgetedClient
+    writer: Writer
+    home: decisions.Home
+    _: KW_ONLY
+    now: Callable[[], str]
+    taken: Callable[[], None]
+    clock: Callable[[], float] = time.time
+    hears: Callable[[], Listening] = lambda: DEAF
+    first: Callable[[str], str] = lambda channel: channel
+    delivered: Delivered | None = None
+
+    def __post_init__(self) -> None:
+        self._delivered = self.delivered or Delivered(self.writer, time.monotonic)
         self._numbers = count()
         self._kinds = self._numbered(_KINDS)
         self._channels: dict[str, int] = {}
@@ -147,15 +140,15 @@ class CatchUp:
         self._unread |= self._numbered([key])
 
     async def _open_heads(self) -> list[Head]:
-        heads = await self._writer.call(self._writer.store.sessions.heads, statuses=OPEN, limit=MOST_THREADS)
-        return [head for head in heads if (head.thread_key or "").startswith(f"{self._home.team_id}:")]
+        heads = await self.writer.call(self.writer.store.sessions.heads, statuses=OPEN, limit=MOST_THREADS)
+        return [head for head in heads if (head.thread_key or "").startswith(f"{self.home.team_id}:")]
 
     def progress(self) -> str | None:
         """Return the progress of the read as text, or None if nothing is due."""
         if self.complete:
             return None
         channels, threads = len(self._channels), len(self._unread)
-        budget = self._client.budget
+        budget = self.client.budget
         seconds = max(
             budget.seconds_for(_HISTORY, channels), budget.seconds_for(_REPLIES, self._moved.qsize())
         )
@@ -167,7 +160,7 @@ class CatchUp:
         """Read all that may have been missed; how many messages were new. Can be cut off and begun again."""
         for channel in list(self._back):
             await waited_out(partial(self.again, channel), "reading missed messages")
-        self._done, self._moved, self._told_at = Counter(), asyncio.PriorityQueue(), self._clock()
+        self._done, self._moved, self._told_at = Counter(), asyncio.PriorityQueue(), self.clock()
         self._tried.clear()
         waiting = dict.fromkeys(_channel_of(key) for key in self._unread)
         self._channels = {**self._numbered(waiting), **self._channels}
@@ -222,8 +215,8 @@ class CatchUp:
             del due[name]
         # A thread's key, a kind of conversations, or a channel's id.
         self._done[_REPLIES if ":" in name else _LISTING if name in _KINDS else _HISTORY] += 1
-        if self._clock() - self._told_at >= TOLD_SECONDS and not self.complete:
-            self._told_at = self._clock()
+        if self.clock() - self._told_at >= TOLD_SECONDS and not self.complete:
+            self._told_at = self.clock()
             log.info("catch-up: %s", self.progress())
         return found
 
@@ -240,11 +233,11 @@ class CatchUp:
         """The conversations of one kind that the bot is in: each kind needs a right of its own."""
 
         def ask(cursor: str) -> Any:
-            return self._client.users_conversations(
+            return self.client.users_conversations(
                 types=kind, exclude_archived=True, limit=200, cursor=cursor
             )
 
-        listed = [self._first(channel["id"]) async for answer in pages(ask) for channel in answer["channels"]]
+        listed = [self.first(channel["id"]) async for answer in pages(ask) for channel in answer["channels"]]
         fresh = [channel for channel in listed if channel not in self._tried | self._channels.keys()]
         self._channels |= self._numbered(fresh)
         return 0
@@ -252,21 +245,21 @@ class CatchUp:
     async def _history(self, channel: str, expected: float, **asked: Any) -> Any:
         """A page of a channel; larger where many are expected."""
         limit = LARGE_PAGE if expected > MANY_PAGES else PAGE
-        return await self._client.conversations_history(channel=channel, limit=limit, **asked)
+        return await self.client.conversations_history(channel=channel, limit=limit, **asked)
 
     async def _channel(self, channel: str) -> int:
         """Read a channel back to its mark, and further where threads wait; those that moved are queued."""
-        prefix = f"{self._home.team_id}:{channel}:"
+        prefix = f"{self.home.team_id}:{channel}:"
         due = {key: number for key, number in self._unread.items() if key.startswith(prefix)}
         roots = {key.removeprefix(prefix): number for key, number in due.items()}
         # A channel is read from where the last reading ended, but at most a day back.
-        day_ago = f"{self._clock() - DAY_SECONDS:.6f}"
-        installed = await self._writer.call(self._writer.store.marks.ts, INSTALLED) or day_ago
-        read = await self._writer.call(self._writer.store.marks.ts, f"channel:{channel}") or installed
+        day_ago = f"{self.clock() - DAY_SECONDS:.6f}"
+        installed = await self.writer.call(self.writer.store.marks.ts, INSTALLED) or day_ago
+        read = await self.writer.call(self.writer.store.marks.ts, f"channel:{channel}") or installed
         floor = max(read, day_ago, key=float)
         oldest = min([floor, *roots], key=float)
         # Without `latest` Slack may begin with the oldest ones. Its clock may be ahead of ours.
-        latest = f"{self._clock() + AHEAD_SECONDS:.6f}"
+        latest = f"{self.clock() + AHEAD_SECONDS:.6f}"
         found, reacted, newest, end, reach, expected = [], [], floor, oldest, math.inf, 0.0
 
         async def ask(cursor: str) -> Any:
@@ -321,11 +314,11 @@ class CatchUp:
         """Sort the threads on a page: unmoved ones are done, the others are to be read."""
         here = [message for message in messages if message["ts"] in roots]
         keys = [prefix + message["ts"] for message in here if message.get("reply_count")]
-        known = await self._writer.call(known_until, self._writer.store, keys)
+        known = await self.writer.call(known_until, self.writer.store, keys)
         for message in here:
             ts: str = message["ts"]
             key, number = prefix + ts, roots.pop(ts)
-            if has_moved(message, known.get(key, ts), self._home.bot_user_id):
+            if has_moved(message, known.get(key, ts), self.home.bot_user_id):
                 self._moved.put_nowait((number, key))
             elif self._unread.get(key) == number:
                 del self._unread[key]
@@ -341,7 +334,7 @@ class CatchUp:
             if self._unread.get(key) == number:
                 # Not under the thread's lock, so that writers there do not wait for this turn. This turn does not wait
                 # for the lock either: its holder may get no other turn. Threads that cannot be read stay due.
-                async with self._client.budget.reserved(_REPLIES):
+                async with self.client.budget.reserved(_REPLIES):
                     if key not in self._locks:
                         found += await self._once(key)
         return found
@@ -349,12 +342,12 @@ class CatchUp:
     async def _thread(self, key: str) -> int:
         _, channel, thread_ts = key.split(":", 2)
         scope = f"thread:{key}"
-        mark = await self._writer.call(self._writer.store.marks.ts, scope) or thread_ts
+        mark = await self.writer.call(self.writer.store.marks.ts, scope) or thread_ts
         found, newest = [], mark
         oldest = f"{max(float(thread_ts), float(mark) - DAY_SECONDS):.6f}"
 
         def ask(cursor: str) -> Any:
-            return self._client.conversations_replies(
+            return self.client.conversations_replies(
                 channel=channel, ts=thread_ts, oldest=oldest, limit=200, cursor=cursor
             )
 
@@ -372,40 +365,40 @@ class CatchUp:
         since = float(mark)
         if max(float(message["ts"]), float(payloads.edited_ts(message))) <= since:
             return []
-        found = payloads.missed(message, self._home, channel, self._hears())
+        found = payloads.missed(message, self.home, channel, self.hears())
         return [] if found is None else [Missed(*found, float(message["ts"]) > since)]
 
     async def _heard_first(self, found: list[Missed]) -> list[InboxItem]:
         """Return the messages and edits to be stored, given what was received of them before."""
-        store, items = self._writer.store, list[InboxItem]()
+        store, items = self.writer.store, list[InboxItem]()
         for missed in found:
             heard = told = None
             if missed.edit is not None:
-                heard = await self._writer.call(store.inbox.row, missed.item.key)
-                told = await self._writer.call(store.inbox.row, missed.edit.key)
+                heard = await self.writer.call(store.inbox.row, missed.item.key)
+                told = await self.writer.call(store.inbox.row, missed.edit.key)
             item = still_counts(missed, heard, told)
             items += [] if item is None else [item]
         return items
 
     def _reactions(self, message: Message, channel: str) -> list[InboxItem]:
         """Reactions that start something, on messages that are read anyway; those on older ones stay missed."""
-        hears = self._hears()
+        hears = self.hears()
         return [
-            payloads.reaction(self._home, channel, message["ts"], entry["name"], user).item
+            payloads.reaction(self.home, channel, message["ts"], entry["name"], user).item
             for entry in message.get("reactions") or ()
             if next(hears.reactions(str(entry["name"])), None) is not None
             for user in entry.get("users") or ()
-            if user != self._home.bot_user_id
+            if user != self.home.bot_user_id
         ]
 
     async def _take(self, items: list[InboxItem], scope: str, newest: str) -> int:
         """Store the findings in the order in which they were sent, and then move the mark."""
         items.sort(key=lambda item: float(item.key.split(":")[3]))
-        stored = await self._writer.ingest(items, self._now()) if items else []
-        await self._writer.call(self._writer.store.marks.move, scope, newest)
+        stored = await self.writer.ingest(items, self.now()) if items else []
+        await self.writer.call(self.writer.store.marks.move, scope, newest)
         new = sum(1 for row_id in stored if row_id is not None)
         if new:
-            self._taken()
+            self.taken()
         return new
 
 

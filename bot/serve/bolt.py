@@ -12,6 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -73,38 +74,29 @@ class _Handler(AsyncSocketModeHandler):
         await send_async_response(client, req, await self._slack.dispatch(req.payload), begun)
 
 
+@dataclass(eq=False, repr=False)
 class SlackApp:
     """The sockets and their payloads."""
 
-    def __init__(
-        self,
-        client: AsyncWebClient,
-        app_client: AsyncWebClient,
-        *,
-        app_token: str,
-        home: decisions.Home,
-        writer: Writer,
-        now: Callable[[], str],
-        answer: Callable[[decisions.Ask], Awaitable[dict[str, Json]]],
-        taken: Callable[[], None],
-        views: Views,
-        hears: Callable[[], Listening] = lambda: DEAF,
-        aliases: Aliases | None = None,
-        renamed: Callable[[str], Awaitable[None]] | None = None,
-        delivered: Delivered | None = None,
-        connections: int = 2,
-        quiet_seconds: float = QUIET_SECONDS,
-    ) -> None:
-        self._home = home
-        self._writer = writer
-        self._now = now
-        self._answer = answer
-        self._taken = taken
-        self._views = views
-        self._hears = hears
-        self._aliases = aliases or Aliases()
-        self._renamed = renamed
-        self._delivered = delivered or Delivered(writer, time.monotonic)
+    client: AsyncWebClient
+    app_client: AsyncWebClient
+    _: KW_ONLY
+    app_token: str
+    home: decisions.Home
+    writer: Writer
+    now: Callable[[], str]
+    answer: Callable[[decisions.Ask], Awaitable[dict[str, Json]]]
+    taken: Callable[[], None]
+    views: Views
+    hears: Callable[[], Listening] = lambda: DEAF
+    aliases: Aliases = field(default_factory=Aliases)
+    renamed: Callable[[str], Awaitable[None]] | None = None
+    delivered: Delivered | None = None
+    connections: int = 2
+    quiet_seconds: float = QUIET_SECONDS
+
+    def __post_init__(self) -> None:
+        self._delivered = self.delivered or Delivered(self.writer, time.monotonic)
         self._closing = False
         self.reopened: Callable[[], Awaitable[None]] | None = None
         """Done before anything is taken from a socket that was opened again."""
@@ -113,11 +105,13 @@ class SlackApp:
         logging.getLogger("slack_bolt.AsyncApp").addFilter(lambda record: "will be unused" not in record.msg)
         # Before Bolt's authorization: if that cannot reach Slack, it acknowledges and drops the payload. Without a name
         # it would search the sources of all callers for one.
-        self.app = AsyncApp(name="sayso", client=client, before_authorize=_First(self._receive))
+        self.app = AsyncApp(name="sayso", client=self.client, before_authorize=_First(self._receive))
         self.sockets = Sockets(
-            lambda: _Handler(self, app_token, web_client=app_client, ping_interval=PING_SECONDS),
-            connections,
-            quiet_seconds=quiet_seconds,
+            lambda: _Handler(
+                self, self.app_token, web_client=self.app_client, ping_interval=PING_SECONDS
+            ),
+            self.connections,
+            quiet_seconds=self.quiet_seconds,
         )
 
     async def connect(self) -> None:
@@ -127,7 +121,7 @@ class SlackApp:
     async def close(self) -> None:
         """Take no more payloads: unacknowledged ones are delivered again elsewhere."""
         self._closing = True
-        await self._views.close()
+        await self.views.close()
         await self.sockets.close()
 
     def reconnected(self) -> bool:
@@ -158,13 +152,13 @@ class SlackApp:
     async def _decided(self, req: AsyncBoltRequest) -> BoltResponse:
         if req.body.get("type") == "app_rate_limited":
             self._delivered.lost()
-        decision = payloads.read(self._aliases.inward(req.body), self._home, self._hears())
+        decision = payloads.read(self.aliases.inward(req.body), self.home, self.hears())
         match decision:
             case decisions.Take():
                 await self._take(decision)
             case decisions.Ask():
                 try:
-                    told = await self._answer(decision)
+                    told = await self.answer(decision)
                 except StorageError:
                     raise
                 except Exception as error:
@@ -173,13 +167,13 @@ class SlackApp:
                     told = {"text": BROKEN}
                 return _answered({"response_type": "ephemeral", **told})
             case decisions.Opening():
-                self._views.press(decision)
+                self.views.press(decision)
             case decisions.Submission():
                 return _answered(await self._submitted(decision))
             case decisions.Renamed(old, new, ts):
-                await self._aliases.rename(self._writer, old, new, ts)
-                if self._renamed is not None:
-                    await self._renamed(self._aliases.first(old))
+                await self.aliases.rename(self.writer, old, new, ts)
+                if self.renamed is not None:
+                    await self.renamed(self.aliases.first(old))
             case decisions.Own(key, ts):
                 self._delivered.note(key, ts)
             case decisions.Skip(reason, detail):
@@ -195,10 +189,10 @@ class SlackApp:
     async def _submitted(self, submission: Submission) -> dict[str, Any] | None:
         """Check a submission, store it if valid, and return the change to the view."""
         if submission.action is not None:
-            self._views.act(submission)
+            self.views.act(submission)
             return None
         try:
-            verdict = await self._views.check(submission)
+            verdict = await self.views.check(submission)
         except StorageError:
             raise
         except Exception as error:
@@ -217,7 +211,7 @@ class SlackApp:
 
     async def _known(self, thread_key: str) -> bool:
         """True if the thread has a session, or may get one from a stored, unhandled payload."""
-        call, store = self._writer.call, self._writer.store
+        call, store = self.writer.call, self.writer.store
         if await call(store.sessions.any_in, thread_key):
             return True
         pending = await call(store.inbox.rows, limit=_MOST_PENDING)
@@ -230,8 +224,8 @@ class SlackApp:
         item = decision.item
         if decision.only_known_threads and not await self._known(item.thread_key or ""):
             return
-        if decision.instead is not None and self._views.wanted(decision.instead):
-            self._views.press(decision.instead)
+        if decision.instead is not None and self.views.wanted(decision.instead):
+            self.views.press(decision.instead)
             return
         await self._ingest(item)
         if item.kind == decisions.MESSAGE and item.thread_key is not None:
@@ -240,17 +234,17 @@ class SlackApp:
     async def _ingest(self, item: InboxItem) -> bool:
         """Store an item; a known key changes nothing. True if it was new. Waits for another program that holds the
         database, since Slack does not deliver clicks again."""
-        clock, store = asyncio.get_running_loop().time, partial(self._writer.ingest, [item], self._now())
+        clock, store = asyncio.get_running_loop().time, partial(self.writer.ingest, [item], self.now())
         until = clock() + BUSY_SECONDS
         stored = await waited_out(store, "what came from Slack", lambda: clock() < until, is_busy)
         is_new = stored[0] is not None
         if is_new:
-            self._taken()
+            self.taken()
         return is_new
 
     async def _differs(self, item: InboxItem) -> bool:
         """True if other content is stored under this key: a person changed a form whose acknowledgement was lost."""
-        before = await self._writer.call(self._writer.store.inbox.row, item.key)
+        before = await self.writer.call(self.writer.store.inbox.row, item.key)
         return before is not None and before.payload != item.payload
 
 

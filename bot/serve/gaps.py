@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 
 from bot.handlers.catchup import AGAIN_SECONDS, CatchUp
@@ -34,52 +35,49 @@ MARKS_SECONDS = 1.0
 _WHAT = "reading missed messages"
 
 
+@dataclass(eq=False, repr=False)
 class Gaps:
     """Notices gaps, and has the missed messages read."""
 
-    def __init__(
-        self,
-        replica: Replica,
-        writer: Writer,
-        slack: SlackApp,
-        catchup: CatchUp,
-        *,
-        clock: Callable[[], float],
-        taken: Callable[[], None],
-    ) -> None:
-        self._replica, self._writer = replica, writer
-        self._slack, self._catchup = slack, catchup
-        self._clock, self._taken = clock, taken
+    replica: Replica
+    writer: Writer
+    slack: SlackApp
+    catchup: CatchUp
+    _: KW_ONLY
+    clock: Callable[[], float]
+    taken: Callable[[], None]
+
+    def __post_init__(self) -> None:
         self._gap = asyncio.Event()
         self._connected = asyncio.Event()
         self._hearing = asyncio.Lock()
         self._seen = ""
         self._tasks: set[asyncio.Task[None]] = set()
-        if replica.shared:
-            slack.reopened = self.reopened
-            replica.on_silence = self._silence
+        if self.replica.shared:
+            self.slack.reopened = self.reopened
+            self.replica.on_silence = self._silence
 
     async def connect(self) -> None:
         """Open the sockets. What was said while no process had any is read."""
-        alone = self._replica.alone()
+        alone = self.replica.alone()
         if alone:
             await self.note()
-        await self._slack.connect()
-        self._slack.reconnected()
-        if alone and self._replica.shared:
+        await self.slack.connect()
+        self.slack.reconnected()
+        if alone and self.replica.shared:
             await self.note()  # somebody may have read before there were any
         self._connected.set()
 
     async def note(self) -> None:
         """Record a gap: every thread may have undelivered messages."""
-        if self._replica.shared:
-            await waited_out(partial(self._writer.call, _note, self._writer.store, self._clock()), _WHAT)
+        if self.replica.shared:
+            await waited_out(partial(self.writer.call, _note, self.writer.store, self.clock()), _WHAT)
         else:
-            await waited_out(self._catchup.begin, _WHAT)
+            await waited_out(self.catchup.begin, _WHAT)
 
     def unread(self) -> None:
         """Note that something must be read (`CatchUp.again`, `regained`)."""
-        if self._replica.shared and CHORES not in self._replica.has:
+        if self.replica.shared and CHORES not in self.replica.has:
             self._spawn(self._note_and_look)
         self._gap.set()
 
@@ -91,7 +89,7 @@ class Gaps:
     async def _note_leading(self, seconds: float) -> None:
         """Note a gap if this process leads by then: the dead one may have led."""
         await asyncio.sleep(seconds)
-        if CHORES in self._replica.has:
+        if CHORES in self.replica.has:
             await self._note_and_look()
 
     def _spawn(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -111,33 +109,33 @@ class Gaps:
 
     async def hear(self) -> None:
         """Learn about gaps and progress recorded by any process."""
-        gap, read = await self._writer.call(_marks, self._writer.store)
+        gap, read = await self.writer.call(_marks, self.writer.store)
         if gap != self._seen:
             async with self._hearing:
                 if gap != self._seen:
-                    await waited_out(self._catchup.begin, _WHAT)
+                    await waited_out(self.catchup.begin, _WHAT)
                     self._seen = gap
-        elif gap and read == gap and not self._catchup.complete and CHORES not in self._replica.has:
-            self._catchup.all_read()  # what is due there became so since, and nobody else reads it
+        elif gap and read == gap and not self.catchup.complete and CHORES not in self.replica.has:
+            self.catchup.all_read()  # what is due there became so since, and nobody else reads it
 
     # --- for the process with the chores ---------------------------------------------------------------------
 
     async def lead(self) -> None:
         """Read missed messages now, and again after every gap."""
-        if self._replica.takes:
+        if self.replica.takes:
             await self._connected.wait()
-        if self._replica.shared:
+        if self.replica.shared:
             await self.note()  # whoever led before may have gone with a gap
         while True:
             self._gap.clear()
-            if self._replica.shared:
+            if self.replica.shared:
                 await self.hear()
             seen = self._seen
-            if not self._catchup.complete or not self._replica.shared:
-                await self._catchup.run()
-                self._taken()
-            if seen and seen == self._seen and self._catchup.complete:
-                await waited_out(partial(self._writer.call, self._writer.store.marks.move, READ, seen), _WHAT)
+            if not self.catchup.complete or not self.replica.shared:
+                await self.catchup.run()
+                self.taken()
+            if seen and seen == self._seen and self.catchup.complete:
+                await waited_out(partial(self.writer.call, self.writer.store.marks.move, READ, seen), _WHAT)
             await self._until_next(seen)
 
     async def _until_next(self, seen: str) -> None:
@@ -145,9 +143,9 @@ class Gaps:
         reads."""
         now = asyncio.get_running_loop().time
         until = now() + AGAIN_SECONDS
-        while not self._gap.is_set() and seen == self._seen and (self._catchup.complete or now() < until):
-            await wait_at_most(MARKS_SECONDS if self._replica.shared else AGAIN_SECONDS, self._gap)
-            if self._replica.shared:
+        while not self._gap.is_set() and seen == self._seen and (self.catchup.complete or now() < until):
+            await wait_at_most(MARKS_SECONDS if self.replica.shared else AGAIN_SECONDS, self._gap)
+            if self.replica.shared:
                 await self.hear()
 
 

@@ -12,6 +12,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from msgspec.structs import replace
@@ -45,27 +46,20 @@ class UnknownPerson(LookupFailed):
     code = "unknown_person"
 
 
+@dataclass(eq=False, repr=False)
 class People:
-    """Looks people up in Slack."""
+    """Looks people up in Slack. `always` are entries that matter for everybody: who may use the bot, and its admins.
+    `directory` knows rotas and managers, `profiles` who is away."""
 
-    def __init__(
-        self,
-        client: AsyncWebClient,
-        team_id: str,
-        clock: Callable[[], float] = time.monotonic,
-        *,
-        always: Iterable[str] = (),
-        directory: Directory | None = None,
-        profiles: Profiles | None = None,
-    ) -> None:
-        """`always` are entries that matter for everybody: who may use the bot, and its admins. `directory` knows rotas and
-        managers, `profiles` who is away."""
-        self._always = tuple(always)
-        self._directory = directory
-        self._profiles = profiles
-        self._client = client
-        self._team_id = team_id
-        self._clock = clock
+    client: AsyncWebClient
+    team_id: str
+    clock: Callable[[], float] = time.monotonic
+    _: KW_ONLY
+    always: Collection[str] = ()
+    directory: Directory | None = None
+    profiles: Profiles | None = None
+
+    def __post_init__(self) -> None:
         self._kept: dict[tuple[str, str], tuple[float, Any]] = {}
         self._asked: dict[tuple[tuple[str, str], Urgency], asyncio.Future[Any]] = {}
 
@@ -78,11 +72,11 @@ class People:
         `entries` are those of a prompt's approvers: groups and membership are looked up only where they matter.
         `in_channel` is what the payload itself shows. Raises `LookupFailed`.
         """
-        entries = (*entries, *self._always)
+        entries = (*entries, *self.always)
         actor = await self._one(data, entries, in_channel)
         # Those who are away and named this person. One whom Slack does not describe now is left out.
         channel, found = data.get("channel"), []
-        for absent in await self._profiles.absent(actor.id) if self._profiles and channel else ():
+        for absent in await self.profiles.absent(actor.id) if self.profiles and channel else ():
             try:
                 found.append(await self._one({"user": absent, "channel": channel}, entries, None))
             except LookupFailed as error:
@@ -91,9 +85,9 @@ class People:
 
     async def profiled(self, actor: Actor) -> Actor:
         """The same person with their manager and timezone, as far as they are known."""
-        if actor.kind != "slack" or self._directory is None:
+        if actor.kind != "slack" or self.directory is None:
             return actor
-        known = {**self._directory.person(actor.id), **self._directory.person(actor.email)}
+        known = {**self.directory.person(actor.id), **self.directory.person(actor.email)}
         manager, zone = known.get("manager"), known.get("timezone") or await self.timezone(actor.id)
         return replace(actor, manager=str(manager) if manager else None, timezone=str(zone))
 
@@ -147,10 +141,10 @@ class People:
 
     async def on_call(self, entry: str) -> list[str]:
         """Return the people on call for a rota. Raises `LookupFailed`."""
-        if self._directory is None:
+        if self.directory is None:
             return []
         try:
-            return await self._directory.on_call(entry.removeprefix(ROTA))
+            return await self.directory.on_call(entry.removeprefix(ROTA))
         except RotaFailed as error:
             raise LookupFailed(str(error)) from error
 
@@ -170,7 +164,7 @@ class People:
         return dict(found)
 
     async def _ask_user(self, user_id: str) -> Any:
-        return (await self._client.users_info(user=user_id))["user"]
+        return (await self.client.users_info(user=user_id))["user"]
 
     async def _groups(self, user_id: str, wanted: set[str]) -> frozenset[str]:
         """Return those of these groups that currently include the person."""
@@ -191,11 +185,11 @@ class People:
         return sorted(await self._keep(("group", group_id), self._ask_group, group_id)) if group_id else []
 
     async def _ask_groups(self, _: str) -> Any:
-        answer = await self._client.usergroups_list()
+        answer = await self.client.usergroups_list()
         return {group["handle"]: group["id"] for group in answer["usergroups"]}
 
     async def _ask_group(self, group_id: str) -> Any:
-        return set((await self._client.usergroups_users_list(usergroup=group_id))["users"])
+        return set((await self.client.usergroups_users_list(usergroup=group_id))["users"])
 
     async def _members(self, channel: str) -> set[str]:
         members: set[str] = await self._keep(("channel", channel), self._ask_members, channel)
@@ -203,16 +197,16 @@ class People:
 
     async def _ask_members(self, channel: str) -> Any:
         def ask(cursor: str) -> Any:
-            return self._client.conversations_members(channel=channel, limit=1000, cursor=cursor)
+            return self.client.conversations_members(channel=channel, limit=1000, cursor=cursor)
 
         return {member async for answer in pages(ask) for member in answer["members"]}
 
     async def _keep(self, key: tuple[str, str], ask: Callable[[str], Any], argument: str) -> Any:
         kept = self._kept.get(key)
-        if kept is not None and self._clock() - kept[0] < KEEP_SECONDS:
+        if kept is not None and self.clock() - kept[0] < KEEP_SECONDS:
             return kept[1]
         value = await self._asked_once(key, ask, argument)
-        self._kept[key] = (self._clock(), value)
+        self._kept[key] = (self.clock(), value)
         if len(self._kept) > 5000:
             self._kept.clear()
         return value

@@ -254,7 +254,7 @@ async def test_a_read_in_the_background_does_not_wait_with_the_only_turn() -> No
     key = place.wait(0, HOUR, talk=False)
     place.reply(key, 100)
     catchup = place.catchup()
-    budget = catchup._client.budget
+    budget = catchup.client.budget
     async with budget.turn(REPLIES) as refused:
         refused.refused_for = 1.0
     async with budget.turn(REPLIES):  # the one that tries, and is not answered

@@ -22,11 +22,11 @@ from tests.support.workspace import running_workspace
 async def test_a_gap_that_is_heard_while_another_one_is_read_is_read_at_once(heard: str) -> None:
     """It needs no further gap, and no wait as after a failed read: others wait with what they take until it is read."""
     async with running_workspace() as workspace, reading(workspace) as (catchup, store):
-        replica = Replica(catchup._writer, "all")
+        replica = Replica(catchup.writer, "all")
         replica.shared = True
         replica.has[CHORES] = cast(Lane, None)
         slack = cast(Any, SimpleNamespace(reopened=None))
-        gaps = Gaps(replica, catchup._writer, slack, catchup, clock=lambda: 1.0, taken=lambda: None)
+        gaps = Gaps(replica, catchup.writer, slack, catchup, clock=lambda: 1.0, taken=lambda: None)
         gaps._connected.set()
         run, runs = catchup.run, 0
 

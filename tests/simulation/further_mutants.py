@@ -70,7 +70,7 @@ def keeps_pages_in_memory(patch: pytest.MonkeyPatch) -> None:
     async def stored(self: SlackApp, item: InboxItem) -> bool:
         if item.kind != PAGE:
             return await ingest(self, item)
-        self._writer.__dict__.setdefault("_pages", {})[item.key] = decode(item.payload)["values"]
+        self.writer.__dict__.setdefault("_pages", {})[item.key] = decode(item.payload)["values"]
         return True
 
     async def page(self: PromptLookup, key: str) -> Any:
@@ -107,8 +107,8 @@ def hears_a_reaction_again(patch: pytest.MonkeyPatch) -> None:
     ingest = SlackApp._ingest
 
     async def fresh(self: SlackApp, item: InboxItem) -> bool:
-        while item.kind == payloads.REACTION and await self._writer.call(
-            self._writer.store.inbox.row, item.key
+        while item.kind == payloads.REACTION and await self.writer.call(
+            self.writer.store.inbox.row, item.key
         ):
             item = InboxItem(f"again/{item.key}", item.kind, item.payload, thread_key=item.thread_key)
         return await ingest(self, item)

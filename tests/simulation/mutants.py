@@ -95,8 +95,8 @@ def a_live_reply_moves_the_mark(patch: pytest.MonkeyPatch) -> None:
         await take(self, decision)
         item = decision.item
         if item.kind == decisions.MESSAGE:
-            await self._writer.call(
-                self._writer.store.marks.move, f"thread:{item.thread_key}", item.key.rsplit(":", 1)[1]
+            await self.writer.call(
+                self.writer.store.marks.move, f"thread:{item.thread_key}", item.key.rsplit(":", 1)[1]
             )
 
     patch.setattr(SlackApp, "_take", marking)
