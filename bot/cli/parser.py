@@ -55,7 +55,11 @@ class Parser(argparse.ArgumentParser):
         self, prog: str, of: Command | Group, *, complete: Complete | None = None, width: int = 0
     ) -> None:
         form = partial(_Help, max_help_position=_LEFT, width=width or min(columns(), _WIDEST) - 2)
-        super().__init__(prog, _usage(prog, of), of.help, formatter_class=form, allow_abbrev=False)
+        needed = [f"{one.flags[0]} {one.told['metavar']}" for one in of.options if one.told.get("required")]
+        arguments = [one.told["metavar"] for one in of.options if not one.flags]
+        command = ["COMMAND ..."] if isinstance(of, Group) else []
+        usage = " ".join([prog, "[options]", *needed, *arguments, *command])
+        super().__init__(prog, usage, of.help, formatter_class=form, allow_abbrev=False)
         if isinstance(of, Command) and complete is None:
             self.add_argument("called", help=argparse.SUPPRESS)
         for one in of.options:
@@ -135,8 +139,3 @@ class _Help(argparse.HelpFormatter):
             return super()._format_action_invocation(action)
         return f"{', '.join(action.option_strings)} {self._format_args(action, action.dest.upper())}"
 
-
-def _usage(prog: str, of: Command | Group) -> str:
-    needed = [f"{one.flags[0]} {one.told['metavar']}" for one in of.options if one.told.get("required")]
-    arguments = [one.told["metavar"] for one in of.options if not one.flags]
-    return " ".join([prog, "[options]", *needed, *arguments, *["COMMAND ..."] * isinstance(of, Group)])

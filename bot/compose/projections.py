@@ -106,18 +106,15 @@ def repairs(state: State, stored: Derived) -> list[Row]:
 def _prompts(state: State, stored: Sequence[PromptRow]) -> Iterator[Row]:
     known = {row.prompt_id: row for row in stored}
     for prompt_id, prompt in state.prompts.items():
-        wanted = prompt_row(state, prompt)
-        if prompt_id not in known or not _same(wanted, known[prompt_id]):
-            yield wanted
-
-
-def _same(wanted: PromptRow, stored: PromptRow) -> bool:
-    """True if a row is as it should be. Fields that one of them lacks did not exist in the release that wrote it."""
-    mine, theirs = decode(wanted.body), decode(stored.body)
-    both = (mine.keys() & theirs.keys()) - {"snapshotSeq"}
-    return (wanted.status, wanted.deadline) == (stored.status, stored.deadline) and all(
-        mine[name] == theirs[name] for name in both
-    )
+        wanted, row = prompt_row(state, prompt), known.get(prompt_id)
+        if row is not None:
+            mine, theirs = decode(wanted.body), decode(row.body)
+            # Fields that one of them lacks did not exist in the release that wrote it.
+            both = (mine.keys() & theirs.keys()) - {"snapshotSeq"}
+            stands = (wanted.status, wanted.deadline) == (row.status, row.deadline)
+            if stands and all(mine[name] == theirs[name] for name in both):
+                continue
+        yield wanted
 
 
 

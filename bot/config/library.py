@@ -89,11 +89,20 @@ class Library:
         versions = tuple(version_of(place) for place in self._places)
         unfinished = [version for version in versions if version.unfinished]
         if self._versions is not None and unfinished:
-            self._wait_for(unfinished[0])
+            # The previous version is served while a new one is unfinished; that is told once it takes long.
+            version, now = unfinished[0], time.time()
+            if self._waits_since is None:
+                self._waits_since = now if version.since is None else min(now, version.since)
+            if self._waits_since != self._told_of and now - self._waits_since > UNFINISHED_SECONDS:
+                self._told_of = self._waits_since
+                log.warning("the flows of %s were not updated: %s", version.folder, version.unfinished)
             return
         self._waits_since = None
         files = self._files()
-        stamps = {path: _stamp(path) for path in self._watched(files)}
+        # The files beside those served are watched too: a flow calls flows in the folder of its file.
+        folders = dict.fromkeys(path.parent for path in files)
+        beside = [path for folder in folders for path in _flow_files(folder)]
+        stamps = {path: _stamp(path) for path in dict.fromkeys([*files, *beside])}
         if stamps == self._seen and versions == self._versions:
             return
         if self._refused is not None and (versions, stamps) == (self._refused[0], self._refused[1].seen):
@@ -119,14 +128,6 @@ class Library:
                 log.warning("%s", doubt)
         self._doubts = doubts
 
-    def _wait_for(self, version: Version) -> None:
-        """Keep serving the previous version while a new one is unfinished; report it once that takes long."""
-        now = time.time()
-        if self._waits_since is None:
-            self._waits_since = now if version.since is None else min(now, version.since)
-        if self._waits_since != self._told_of and now - self._waits_since > UNFINISHED_SECONDS:
-            self._told_of = self._waits_since
-            log.warning("the flows of %s were not updated: %s", version.folder, version.unfinished)
 
     def _read(self, files: list[Path], stamps: dict[Path, tuple[int, int]], anew: bool) -> None:
         if anew:
@@ -191,12 +192,6 @@ class Library:
             self._dirty[folder] = (now, dirty)
         return dirty
 
-    def _watched(self, files: list[Path]) -> list[Path]:
-        """The served files, and those beside them: a flow calls flows in the folder of its file."""
-        beside = [
-            path for folder in dict.fromkeys(path.parent for path in files) for path in _flow_files(folder)
-        ]
-        return list(dict.fromkeys([*files, *beside]))
 
 
     def get(self, name: str) -> Flow:

@@ -85,8 +85,15 @@ def _read(body: Mapping[str, Any], home: Home, hears: Listening) -> Decision:
                 if next(hears.reactions(str(event["reaction"])), None) is None:
                     return Skip("a reaction that starts nothing")
                 return reaction(home, item["channel"], item["ts"], event["reaction"], event["user"])
-            if event.get("type") in _CLOSED or event.get("type") in _OPENED:
-                return _channel(body, event, home)
+            if (kind := event.get("type")) in _CLOSED or kind in _OPENED:
+                # A channel was closed to the bot, or opened. Others come and go as they like.
+                if kind.startswith("member_") and event.get("user") != home.bot_user_id:
+                    return Skip("somebody else came or went")
+                channel = event["channel"]
+                name = channel["id"] if isinstance(channel, Mapping) else channel
+                key = f"channel:{home.team_id}:{name}:{kind}:{event['event_ts']}"
+                payload = encode({"channel": name, "reason": _CLOSED.get(kind)})
+                return Take(InboxItem(key, CHANNEL, payload))
             if event.get("type") == "channel_shared":
                 name, at = event["channel"], event["event_ts"]
                 payload = encode({"channel": name})
@@ -126,15 +133,6 @@ _CLOSED = {
 }
 _OPENED = ("channel_unarchive", "group_unarchive", "member_joined_channel")
 
-
-def _channel(body: Mapping[str, Any], event: Mapping[str, Any], home: Home) -> Decision:
-    """A channel was closed to the bot, or opened. Others come and go as they like."""
-    kind, channel = event["type"], event["channel"]
-    if kind.startswith("member_") and event.get("user") != home.bot_user_id:
-        return Skip("somebody else came or went")
-    name = channel["id"] if isinstance(channel, Mapping) else channel
-    payload = encode({"channel": name, "reason": _CLOSED.get(kind)})
-    return Take(InboxItem(f"channel:{home.team_id}:{name}:{kind}:{event['event_ts']}", CHANNEL, payload))
 
 
 def _deleted(event: Mapping[str, Any], home: Home) -> Decision:
@@ -390,14 +388,6 @@ _PICKED = (
 )
 
 
-def _picked(action: Mapping[str, Any]) -> Json:
-    """The choice in a control: a date, an id, the value of an option, or a list of them; None for a button."""
-    if "selected_options" in action:
-        return [option["value"] for option in action["selected_options"] or ()]
-    if action.get("selected_option"):
-        return action["selected_option"]["value"]
-    return next((action[name] for name in _PICKED if action.get(name) is not None), None)
-
 
 # --- views -------------------------------------------------------------------------------------------------
 
@@ -405,7 +395,12 @@ def _picked(action: Mapping[str, Any]) -> Json:
 def _opening(body: Mapping[str, Any], action: Mapping[str, Any], home: Home, stands: bool) -> Opening:
     """A button that opens a view. In an overflow menu and in a select the option says which. One that does not stand where
     it was pressed opens none."""
-    chosen = _picked(action)
+    # The choice in a control: a date, an id, the value of an option, or a list of them; None for a button.
+    chosen: Json = next((action[name] for name in _PICKED if action.get(name) is not None), None)
+    if "selected_options" in action:
+        chosen = [option["value"] for option in action["selected_options"] or ()]
+    elif action.get("selected_option"):
+        chosen = action["selected_option"]["value"]
     # What is behind a second colon only tells buttons of one row apart.
     kind = str(action["action_id"]).removeprefix(OPEN).partition(":")[0]
     value = str(action.get("value") or chosen or "")

@@ -240,9 +240,30 @@ class TriggerStarts:
             return await self._for_each(row, data, fitting)
         (chosen,) = fitting.values()
         inputs = {**chosen.inputs, **await self._filled(chosen.trigger, data, data["text"])}
-        if chosen.trigger.dedupe is None:
+        window = chosen.trigger.dedupe
+        if window is None:
             return await self._start_heard(row, data, chosen, inputs)
-        return await self._debounced(row, data, chosen, inputs, chosen.trigger.dedupe)
+        # It starts, unless one like it started a run within the window: same flow, pattern and channel, and the same values
+        # that tell them apart.
+        names = chosen.trigger.dedupe_by or chosen.trigger.inputs
+        told_apart = {name: inputs.get(name) for name in names}
+        digest = hashlib.sha256(canonical([chosen.trigger.pattern, told_apart])).hexdigest()[:24]
+        scope = f"alike:{chosen.flow.name}:{data['channel']}:{digest}"
+        async with self._locks.setdefault(scope, asyncio.Lock()):
+            own, place = str(data["ts"]), scope
+            marks, call = self.notices.engine.store.marks, self.notices.engine.writer.call
+            while (before := await call(marks.ts, place)) not in (None, own):
+                if abs(float(own) - float(before)) >= window:
+                    break
+                if await self._heads(thread_key(data["team"], data["channel"], before), chosen.flow.name):
+                    return await self._count_one_more(row, data, before)
+                alike = row.key.removeprefix(f"{chosen.flow.name}:").replace(own, before)
+                if await self._pending(alike) or await self._pending(f"{chosen.flow.name}:{alike}"):
+                    return False  # that one starts the run, as soon as it can
+                # It came to nothing: its start was refused. A mark never goes back, so the next one has its own place.
+                place = f"{scope}:{before}"
+            await call(marks.move, place, own)
+            return await self._start_heard(row, data, chosen, inputs)
 
     async def _fitting(
         self, data: Mapping[str, Json], found: Iterable[tuple[T, Flow, Trigger]]
@@ -269,32 +290,6 @@ class TriggerStarts:
         self.taken()
         return done
 
-    async def _debounced(
-        self, row: InboxRow, data: dict[str, Json], heard: Overheard, inputs: dict[str, Json], window: float
-    ) -> bool:
-        """Start what was heard, unless one like it started a run within the window."""
-        # The scope of messages that are alike: same flow, pattern and channel, and the same values that
-        # tell them apart.
-        channel = data["channel"]
-        names = heard.trigger.dedupe_by or heard.trigger.inputs
-        told_apart = {name: inputs.get(name) for name in names}
-        digest = hashlib.sha256(canonical([heard.trigger.pattern, told_apart])).hexdigest()[:24]
-        scope = f"alike:{heard.flow.name}:{channel}:{digest}"
-        async with self._locks.setdefault(scope, asyncio.Lock()):
-            own, place = str(data["ts"]), scope
-            marks, call = self.notices.engine.store.marks, self.notices.engine.writer.call
-            while (before := await call(marks.ts, place)) not in (None, own):
-                if abs(float(own) - float(before)) >= window:
-                    break
-                if await self._heads(thread_key(data["team"], data["channel"], before), heard.flow.name):
-                    return await self._count_one_more(row, data, before)
-                alike = row.key.removeprefix(f"{heard.flow.name}:").replace(own, before)
-                if await self._pending(alike) or await self._pending(f"{heard.flow.name}:{alike}"):
-                    return False  # that one starts the run, as soon as it can
-                # It came to nothing: its start was refused. A mark never goes back, so the next one has its own place.
-                place = f"{scope}:{before}"
-            await call(marks.move, place, own)
-            return await self._start_heard(row, data, heard, inputs)
 
     async def _pending(self, key: str) -> bool:
         """True if an inbox row is there and not done."""

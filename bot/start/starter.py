@@ -143,11 +143,9 @@ class RateLimits:
                 left = until - now
                 flows = "1 flow" if rate.most == 1 else f"{rate.most} flows"
                 wait = max(1, round(left))
-                words = (
-                    f"{whose} {flows} within {_span(rate.seconds)}, which is the limit. Nothing was started; "
-                    f"try again in {wait} s."
-                )
-                return Over(words, first)
+                span = f"{rate.seconds / 60:g} min" if rate.seconds >= 60 else f"{rate.seconds:g} s"
+                limit = f"{whose} {flows} within {span}, which is the limit."
+                return Over(f"{limit} Nothing was started; try again in {wait} s.", first)
         return None
 
     def count(self, person: str | None, channel: str) -> None:
@@ -174,9 +172,6 @@ class RateLimits:
             starts.popleft()
         return starts
 
-
-def _span(seconds: float) -> str:
-    return f"{seconds / 60:g} min" if seconds >= 60 else f"{seconds:g} s"
 
 
 @dataclass(frozen=True, slots=True)

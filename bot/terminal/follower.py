@@ -194,7 +194,10 @@ class Follower:
                 return state
             if await self._deliver(state):
                 await self._moved_or_left(state.seq)
-            elif self._is_overdue(state):
+            elif state.seq != self._passed_over and any(
+                timer.due_at <= self.engine.now() for timer in state.timers.values()
+            ):
+                # Something came due while nobody ran the session: it comes before any rest, and any question.
                 # Wait until the service has done what is overdue. What it cannot do now must not keep us.
                 self._passed_over = state.seq
                 await self._first(self._moved_within(state.seq, OVERDUE_SECONDS))
@@ -204,10 +207,6 @@ class Follower:
             elif not await self._elsewhere(state):
                 return state
 
-    def _is_overdue(self, state: State) -> bool:
-        """True if something came due while nobody ran the session: it comes before any rest, and any question."""
-        now = self.engine.now()
-        return state.seq != self._passed_over and any(timer.due_at <= now for timer in state.timers.values())
 
     async def _moved_within(self, seq: int, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

@@ -457,27 +457,23 @@ def step(past: Past, path: str, at: int | None, names: Names) -> dict[str, Json]
         and event.cost
         and (event.turn or event.path or "").startswith(inside)
     ]
+    given: Json = starts[-1].input if starts else None
+    if starts and isinstance(given, dict):
+        # Its fields in mrkdwn are told as people read them.
+        marked = [name for name, kind in spec_of(starts[-1].node_type).markup.items() if kind == "mrkdwn"]
+        given = given | {name: read(given[name]) for name in marked if isinstance(given.get(name), str)}
+    failed: Mapping[str, Json] = errors[-1].error if errors else {}
+    # The message comes first, the type last.
+    order = sorted(failed, key=lambda name: (name != "message", name == "type"))
     return {
-        "input": parts(_as_read(starts[-1])) if starts else [],
+        "input": parts(given) if starts else [],
         "output": parts(ends[-1].output) if ends else [],
-        "error": parts(_message_first(errors[-1].error)) if errors and not ends else [],
+        "error": parts({name: failed[name] for name in order}) if errors and not ends else [],
         "cost": format(sum(costs), "f") if costs else None,
         "events": [_line(event) for event in about],
         **conversation(past, at, names, path),
     }
 
-
-def _as_read(start: ev.Start) -> Json:
-    """Return the input of a step, with its fields in mrkdwn as people read them."""
-    if not isinstance(start.input, dict):
-        return start.input
-    marked = [name for name, kind in spec_of(start.node_type).markup.items() if kind == "mrkdwn"]
-    told = {name: read(start.input[name]) for name in marked if isinstance(start.input.get(name), str)}
-    return {**start.input, **told}
-
-
-def _message_first(error: Mapping[str, Json]) -> dict[str, Json]:
-    return {name: error[name] for name in sorted(error, key=lambda name: (name != "message", name == "type"))}
 
 
 def journal(past: Past, number: int) -> dict[str, Json]:

@@ -371,7 +371,11 @@ class IncomingFiles:
         try:
             answer = await self._client.files_info(file=file["id"])
         except Exception as error:
-            raise _refusal(file, classify(error)) from error
+            fault = classify(error)
+            if isinstance(fault, Permanent):
+                text = f"Slack does not give {_called(file)} to the bot ({fault.reason})."
+                raise FileRefused(text) from error
+            raise (fault if isinstance(fault, AuthLost) else NotNow(str(fault))) from error
         found: Mapping[str, Json] = described({"files": [answer["file"]]})[0]
         return found
 
@@ -423,11 +427,6 @@ def _own_name(ts: str, number: int, file: Mapping[str, Json]) -> str:
     safe = suffix.lower() if SUFFIX.fullmatch(suffix) and "." in str(file["name"]) else ""
     return f"{ts.replace('.', '-')}-{number + 1}{safe}"
 
-
-def _refusal(file: Mapping[str, Json], fault: SlackFault) -> Exception:
-    if isinstance(fault, Permanent):
-        return FileRefused(f"Slack does not give {_called(file)} to the bot ({fault.reason}).")
-    return fault if isinstance(fault, AuthLost) else NotNow(str(fault))
 
 
 def _called(file: Mapping[str, Json]) -> str:

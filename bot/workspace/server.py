@@ -268,7 +268,20 @@ class WebApi:
         args, token, token_in = await _arguments(request)
         record = ApiCall(method, args, self.core.clock(), token_in)
         record.channel = str(args.get("channel", ""))
-        refused = await self._attempt(record, request, lambda: self._answer(method, args, token))
+
+        def answer() -> Json:
+            try:
+                granted = self._granted(method, token)
+                if method not in METHODS:
+                    raise SlackError("unknown_method", req_method=method)
+                call, known = Call(method, args, self.core, self.views, granted), METHODS[method]
+                if known.scope:
+                    call.need(known.scope)
+                return {"ok": True, **known.answer(call)}
+            except WorkspaceError as refusal:
+                return refusal.body()
+
+        refused = await self._attempt(record, request, answer)
         headers = {"X-Slack-Req-Id": f"local-{len(self.calls)}"}
         if self.core.faults.announce_scopes:
             is_app = token == self.core.state.app_token
@@ -334,17 +347,6 @@ class WebApi:
         record.status = 503
         return web.Response(status=503, text="the local workspace is set to be away")
 
-    def _answer(self, method: str, args: Json, token: str) -> Json:
-        try:
-            granted = self._granted(method, token)
-            if method not in METHODS:
-                raise SlackError("unknown_method", req_method=method)
-            call, known = Call(method, args, self.core, self.views, granted), METHODS[method]
-            if known.scope:
-                call.need(known.scope)
-            return {"ok": True, **known.answer(call)}
-        except WorkspaceError as refusal:
-            return refusal.body()
 
     def _granted(self, method: str, token: str) -> frozenset[str]:
         """The scopes of this token; SlackError `not_authed`, `invalid_auth`, `not_allowed_token_type`."""
