@@ -40,8 +40,8 @@ def validate(place: Place, paths: list[Path], *, strict: bool, as_json: bool) ->
         paths = [_default_folder(place)]
     checked: dict[str, Checked] = {}
     for path in paths:
-        begins = path.name == NAME and path.is_file() and path.read_text("utf-8", "replace")
-        is_rules = bool(begins and re.search(r"^gate:", begins, re.M))
+        named = path.name == NAME and path.is_file()
+        is_rules = named and re.search(r"^gate:", path.read_text("utf-8", "replace"), re.M) is not None
         checked.update(_check_folder(path) if path.is_dir() else _check_file(path, is_rules=is_rules))
     for path in paths:
         # The rules beside a folder of flows are checked with it.
