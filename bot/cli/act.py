@@ -149,7 +149,6 @@ async def _awaited(store: Store, key: str, there: Callable[[], bool], seconds: f
         writer.close()
 
 
-
 def exit_of_receipt(receipt: Receipt) -> Exit:
     """Return the exit code: a request that is only queued is not done."""
     return Exit.OK if receipt.outcome == "applied" else Exit.PAUSED

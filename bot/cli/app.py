@@ -89,7 +89,6 @@ def run(arguments: list[str]) -> int:
         return Exit.OK
 
 
-
 def _set_up_logging(verbose: int) -> None:
     """0: warnings; 1: what sayso does; 2 and more: everything, also of the libraries that write no secrets."""
     import logging

@@ -96,7 +96,6 @@ def _to_stream(stream: BinaryIO, export: evidence.Export) -> None:
     stream.flush()
 
 
-
 def _own_cursor(store: Store, cursor: Path | None, note: str, size: int) -> int:
     """Return the size of the log to continue from. Raises `UsageError` for a cursor that is not of this store."""
     if size > store.evidence.size() > 0:

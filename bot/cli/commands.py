@@ -37,7 +37,7 @@ TOP = (
         ),
         flag("--limits", "Enforce Slack's published rate limits; the page counts refused calls."),
         flag("--agent", "Run the app as a Slack agent."),
-        flag("--gate", "Add a scripted agent that asks people before it acts.")
+        flag("--gate", "Add a scripted agent that asks people before it acts."),
     ),
     command(
         "init = init:init_command",
@@ -49,9 +49,9 @@ TOP = (
         option(
             "--from NAME",
             "Start from a cookbook runbook instead of the first flow; `gate` adds rules for agents.",
-            name="source"
+            name="source",
         ),
-        flag("--list", "List the runbooks of the cookbook.", "list_names")
+        flag("--list", "List the runbooks of the cookbook.", "list_names"),
     ),
     command(
         "web = web:web_command",
@@ -61,11 +61,8 @@ TOP = (
         """,
         option("--port", "The page's port. [8766, else a free one]", int, min=0, max=65535),
         option("--host", "The address to listen on.", str, "127.0.0.1"),
-        flag(
-            "--write",
-            "Let logged-in people answer, pause, resume and cancel, within the policy."
-        ),
-        option("--open/--no-open", "Open the page in a browser. [no]", bool, name="open_it")
+        flag("--write", "Let logged-in people answer, pause, resume and cancel, within the policy."),
+        option("--open/--no-open", "Open the page in a browser. [no]", bool, name="open_it"),
     ),
     command(
         "mcp = gate:mcp",
@@ -76,7 +73,7 @@ TOP = (
         """,
         option(
             "--port", "Serve streamable HTTP on this local port; 0 picks a free one.", int, min=0, max=65535
-        )
+        ),
     ),
     command(
         "start = serve:start_command",
@@ -87,8 +84,8 @@ TOP = (
             "What this process does: all, socket or worker. Several processes can serve one Postgres "
             "database.",
             str,
-            "all"
-        )
+            "all",
+        ),
     ),
     command(
         "run = run:run_command",
@@ -102,7 +99,7 @@ TOP = (
         AS,
         NO_INPUT,
         WAIT,
-        JSON
+        JSON,
     ),
     command(
         "start-flow = serve:start_flow_command",
@@ -117,9 +114,9 @@ TOP = (
         option("--wait SECONDS", "How long to wait for the start.", float, 30.0, min=0),
         option(
             "--key",
-            "Start once per key, for example a build number: later calls with the same key do nothing."
+            "Start once per key, for example a build number: later calls with the same key do nothing.",
         ),
-        JSON
+        JSON,
     ),
     command(
         "validate = flows:validate",
@@ -131,10 +128,10 @@ TOP = (
             "paths",
             list[Path],
             None,
-            exists=True
+            exists=True,
         ),
         flag("--strict", "Treat warnings as problems."),
-        JSON
+        JSON,
     ),
     command(
         "test = play:run_scenarios",
@@ -148,23 +145,23 @@ TOP = (
             "Scenario files or folders. [`scenarios` in the flows folder]",
             "paths",
             list[Path],
-            None
+            None,
         ),
         flag("--kill", "Also kill sayso before and after every event: the result must not change."),
         option("--junit FILE", "Write a JUnit XML report.", Path, **FILE),
-        JSON
+        JSON,
     ),
     command(
         "graph = flows:graph_command",
         "Draw a flow: its nodes, their order, decisions, and the state of a session.",
         argument("[FLOW]", "A flow's name, or its file. [the session's]", "name", str, None),
         option("--session ID", "Draw this session's flow and mark its state.")._replace(ids="session"),
-        option("--svg FILE", "Write an SVG picture. [print Mermaid]", Path, **FILE)
+        option("--svg FILE", "Write an SVG picture. [print Mermaid]", Path, **FILE),
     ),
     command(
         "explain = flows:explain_command",
         "Explain in plain sentences what a flow does, whom it asks, and what happens if nobody answers.",
-        FLOW
+        FLOW,
     ),
     command(
         "replay = replay:replay",
@@ -180,11 +177,11 @@ TOP = (
             "Read exported sessions from this folder. [this database]",
             Path,
             name="folder",
-            exists=True
+            exists=True,
         ),
         option("--last N", "How many runs to read from the database.", int, 100, min=1),
         flag("--markdown", "Print a comment for a pull request."),
-        JSON
+        JSON,
     ),
     command("schema = flows:schema", "Print the JSON Schema of flow files, for editors."),
     command(
@@ -193,16 +190,16 @@ TOP = (
         option("--manifest", "The app manifest. [manifest.yml]", Path, **HERE),
         flag(
             "--live",
-            "Only check whether a bot serves this home, without contacting Slack: for health checks."
+            "Only check whether a bot serves this home, without contacting Slack: for health checks.",
         ),
         flag("--deep", "Also verify every stored session and the rows derived from its journal."),
-        JSON
+        JSON,
     ),
     command(
         "manifest = flows:manifest_command",
         "Print the Slack app manifest for the served flows.",
         flag("--all", "Include everything that flows can use, not only the served ones.", "show_all"),
-        flag("--agent", "As a Slack agent. Guests lose access to the app, and Slack may not undo this.")
+        flag("--agent", "As a Slack agent. Guests lose access to the app, and Slack may not undo this."),
     ),
     command(
         "verify = store:verify_history",
@@ -214,26 +211,26 @@ TOP = (
             ids="session"
         ),
         option("--key KEY", "The public key of an audit export. [this home's key]"),
-        JSON
+        JSON,
     ),
     command(
         "backup = store:back_up_store",
         "Copy the database to a file, even while the bot runs. The copy does not contain the key: keep that "
         "separately.",
-        argument("FILE", "A new file.", "target", Path, **FILE)
+        argument("FILE", "A new file.", "target", Path, **FILE),
     ),
     command(
         "restore = store:restore_store",
         "Replace the database with a backup and keep the old one beside it. The store is then suspended: "
         "see `store release`.",
-        argument("FILE", "A file written by `backup`.", "backup", Path, **HERE)
+        argument("FILE", "A file written by `backup`.", "backup", Path, **HERE),
     ),
     command(
         "spend = sessions:show_spend",
         "Show the cost of agents by day (UTC), flow and session, and the rest of today's cap.",
         option("--days", "How many days, today included.", int, 7, min=1, max=3650),
-        JSON
-    )
+        JSON,
+    ),
 )
 
 # --- sessions ----------------------------------------------------------------------------------------------
@@ -246,11 +243,11 @@ SESSIONS = (
             "--status STATUS",
             "Only this status: running, waiting, paused, completed, rejected, failed, cancelled.",
             list[str],
-            name="statuses"
+            name="statuses",
         ),
         flag("--all", "Include ended sessions.", "show_all"),
         option("--limit", "The maximum number.", int, 50, min=1),
-        JSON
+        JSON,
     ),
     command(
         "show = show:show_session",
@@ -260,7 +257,7 @@ SESSIONS = (
         flag("--conversation", "Include the conversations of its agents: messages, calls, results."),
         flag("--events", "Include the journal."),
         flag("--all", "Show every iteration of a long loop.", "whole"),
-        JSON
+        JSON,
     ),
     command(
         "resume = resume:resume_command",
@@ -271,14 +268,14 @@ SESSIONS = (
         option("--prompt ID", "The question to answer.")._replace(ids="prompt"),
         option("--answer VALUE", "The answer: a choice or text."),
         AS,
-        *MODE
+        *MODE,
     ),
     command(
         "pause = resume:pause_session",
         "Pause a session: running work stops, and nothing starts until `sessions resume`.",
         SESSION,
         WHY,
-        JSON
+        JSON,
     ),
     command(
         "retry = fork:retry_session",
@@ -288,7 +285,7 @@ SESSIONS = (
         """,
         SESSION,
         AS,
-        *MODE
+        *MODE,
     ),
     command(
         "fork = fork:fork_session",
@@ -300,17 +297,17 @@ SESSIONS = (
         option(
             "--at SEQ",
             "The event to continue after. [the last one; if an agent failed, its last model call]",
-            int
+            int,
         ),
         option("--flow FLOW", "Another version of its flow, as for `migrate`. [its own version]"),
         option(
             "--answer PROMPT=VALUE",
             "Answer a question open at that event, by path or ID; a form as JSON; repeatable.",
             list[str],
-            name="answers"
+            name="answers",
         ),
         AS,
-        *MODE
+        *MODE,
     ),
     command(
         "migrate = fork:migrate_session",
@@ -318,7 +315,7 @@ SESSIONS = (
         SESSION,
         argument("[FLOW]", "The new version. [the file it was started from]", "name", str, None),
         flag("--dry-run", "Only show the effect."),
-        JSON
+        JSON,
     ),
     command(
         "release = store:release_session",
@@ -326,14 +323,10 @@ SESSIONS = (
 
         It continues where it was; `sessions abort` ends it. A session that does not verify stays on hold.
         """,
-        SESSION
+        SESSION,
     ),
     command(
-        "abort = resume:abort_session",
-        "End a session for good. Completed work stays.",
-        SESSION,
-        WHY,
-        JSON
+        "abort = resume:abort_session", "End a session for good. Completed work stays.", SESSION, WHY, JSON
     ),
     command(
         "delete = delete:delete_sessions",
@@ -346,18 +339,18 @@ SESSIONS = (
         option("--older-than TIME", "All that ended this long ago: 30d, 12h."),
         option(
             "--person WHO",
-            "A Slack ID or e-mail address: every session, note and message that names this person."
+            "A Slack ID or e-mail address: every session, note and message that names this person.",
         ),
         flag("--erase", "Overwrite the data keys, but keep the proof."),
         WHICH,
-        JSON
+        JSON,
     ),
     command(
         "export = show:export_session",
         "Write a session as one portable, signed file: state, journal and flow.",
         SESSION,
-        option("-o --output", "The output file. [standard output]", Path, **FILE)
-    )
+        option("-o --output", "The output file. [standard output]", Path, **FILE),
+    ),
 )
 
 # --- questions, locks, dead letters, the store -------------------------------------------------------------
@@ -376,16 +369,14 @@ PROMPTS = (
         option("--match FIELD=PATTERN", "With --always: a pattern for a field; repeatable.", list[str]),
         option("--scope WHERE", "With --always: run, thread, or flow (its runs in the channel). [run]"),
         option(
-            "--edit FIELD=VALUE",
-            "Edit an approval's proposal instead of answering; repeatable.",
-            list[str]
+            "--edit FIELD=VALUE", "Edit an approval's proposal instead of answering; repeatable.", list[str]
         ),
         option("--field NAME=VALUE", "A field of the question's form; repeatable.", list[str], name="fields"),
         option("--values FILE", "The fields from a JSON or YAML file.", Path, **HERE),
         option("--file PATH", "A file as an answer; repeatable.", list[Path], name="files", **HERE),
         AS,
         WAIT,
-        JSON
+        JSON,
     ),
     command(
         "hand-over = prompts:hand_over_prompt",
@@ -393,24 +384,17 @@ PROMPTS = (
         PROMPT,
         option("--to X", "The person: a user ID, an e-mail address, local:<user>.", str, ...),
         AS,
-        JSON
+        JSON,
     ),
-    command(
-        "show = prompts:show_prompt",
-        "Show a question and the answers it accepts.",
-        PROMPT,
-        JSON
-    )
+    command("show = prompts:show_prompt", "Show a question and the answers it accepts.", PROMPT, JSON),
 )
 
 INBOX = (
     command(
-        "list = act:list_letters",
-        "List dead letters: content, time of arrival, and why each failed.",
-        JSON
+        "list = act:list_letters", "List dead letters: content, time of arrival, and why each failed.", JSON
     ),
     command("retry = act:retry", "Hand it to the bot again after you fixed the cause.", *LETTERS),
-    command("drop = act:drop", "Discard it for good.", *LETTERS)
+    command("drop = act:drop", "Discard it for good.", *LETTERS),
 )
 
 LOCKS = command("locks = prompts:list_locks", "", JSON)
@@ -421,7 +405,7 @@ LOCKS_RELEASE = command(
     argument("NAME", "The lock.", "name"),
     option("--session ID", "The session that holds it, so that no other one loses it.", str, ...)._replace(
         ids="session"
-    )
+    ),
 )
 
 STORE = (
@@ -431,14 +415,14 @@ STORE = (
 
         A store is suspended if it is older than the last acknowledged commit when it is opened: its files were damaged, replaced or
         restored. `sayso doctor` lists what its sessions may do again.
-        """
+        """,
     ),
     command(
         "compact = store:compact_store",
         """Rewrite the database without deleted data. From then on it frees space automatically.
 
         This briefly needs as much disk space again. Stop everything that uses the database first.
-        """
+        """,
     ),
     command(
         "copy = store_copy:copy_stores",
@@ -454,24 +438,20 @@ STORE = (
             "Settings of the new store, in .env format: SAYSO_SECRET_KEY and SAYSO_ENCRYPTION_KEYS. Others "
             "come from this home.",
             Path,
-            **FILE
-        )
-    )
+            **FILE,
+        ),
+    ),
 )
 
 GRANTS = (
-    command(
-        "list = grants:list_grants",
-        "List agent calls that people always allow, in open runs.",
-        JSON
-    ),
+    command("list = grants:list_grants", "List agent calls that people always allow, in open runs.", JSON),
     command(
         "revoke = grants:revoke_grant",
         "Revoke a grant, so that people are asked about such calls again.",
         argument("ID", "The ID of the approval that gave the grant.", "grant_id"),
         AS,
-        JSON
-    )
+        JSON,
+    ),
 )
 
 AUDIT = (
@@ -487,15 +467,15 @@ AUDIT = (
             "--cursor FILE",
             "Continue where the previous export ended, and store where this one ends.",
             Path,
-            **FILE
+            **FILE,
         ),
-        flag("--content", "Include the text of messages and the input and output of nodes.")
+        flag("--content", "Include the text of messages and the input and output of nodes."),
     ),
     command(
         "key = audit:show_key",
         "Print the public keys of the audit log, oldest first: give the first one to auditors.",
-        flag("--rotate", "Switch to a new signing key. The old key signs the change.")
-    )
+        flag("--rotate", "Switch to a new signing key. The old key signs the change."),
+    ),
 )
 
 NOTE_ID = argument("ID", "The note, as `memory list` shows it.", "note_id")
@@ -507,15 +487,15 @@ MEMORY = (
         NOTE_ID,
         argument("TEXT", "The new text.", "text"),
         AS,
-        JSON
+        JSON,
     ),
     command(
         "forget = memory:forget_note",
         "Delete a note's text; the record of who deleted it stays.",
         NOTE_ID,
         AS,
-        JSON
-    )
+        JSON,
+    ),
 )
 
 HOOK_WAIT = option("--wait SECONDS", "How long a call waits for people.", float, 300.0, min=0, max=86400)
@@ -532,17 +512,17 @@ GATE = (
             "--person ID",
             "The Slack user ID of the person it works for: the requester of its runs.",
             str,
-            ...
+            ...,
         ),
         option("--days", "How long it is valid.", float, 90.0, min=0.01, max=3650),
-        JSON
+        JSON,
     ),
     command("tokens = gate:list_tokens", "List the tokens of agents, without their values.", JSON),
     command(
         "revoke = gate:revoke",
         "Revoke a token: the gate refuses it from now on.",
         argument("ID", "The token's ID, as `gate tokens` shows it.", "token_id"),
-        JSON
+        JSON,
     ),
     command(
         "hook = gate:hook",
@@ -552,13 +532,13 @@ GATE = (
         """,
         option("--client NAME", "The program: claude or codex.", str, "claude"),
         HOOK_WAIT,
-        INTERACTIVE
+        INTERACTIVE,
     ),
     command(
         "resume = gate:resume",
         "Resume Claude Code sessions that wait for people, as soon as they have decided; until Ctrl-C.",
         argument("[ARGUMENT...]", "More arguments for claude, after `--`.", "words", list[str], None),
-        flag("--once", "Check once and exit.")
+        flag("--once", "Check once and exit."),
     ),
     command(
         "proxy = gate:proxy",
@@ -571,7 +551,7 @@ GATE = (
         option("--name NAME", "The server's name in rules.", str, ...),
         option("--url", "A streamable HTTP server, instead of a command.", str, None),
         option("--token-from VARIABLE", "The environment variable with a bearer token for --url.", str, None),
-        option("--wait SECONDS", "How long a call waits for people.", float, 45.0, min=0, max=86400)
+        option("--wait SECONDS", "How long a call waits for people.", float, 45.0, min=0, max=86400),
     ),
     command(
         "agents = gate:agents",
@@ -581,19 +561,19 @@ GATE = (
         """,
         option("--agent ID", "The agent whose sessions to check. [all]", str, None),
         option("--every SECONDS", "How often to check.", float, 5.0, min=1, max=3600),
-        flag("--once", "Check once and exit.")
+        flag("--once", "Check once and exit."),
     ),
     command(
         "doctor = gate:doctor",
         "Check, as the agent's user, that its calls reach the gate and that it cannot bypass the gate.",
-        JSON
+        JSON,
     ),
     command(
         "settings = gate:settings",
         "Print the hooks for the user or managed settings of Claude Code.",
         HOOK_WAIT,
-        INTERACTIVE
-    )
+        INTERACTIVE,
+    ),
 )
 
 GROUPS = (
@@ -608,11 +588,7 @@ GROUPS = (
         "locks",
         "List locks: who holds each one, since when, and who waits for it, in order.",
         [LOCKS_RELEASE],
-        LOCKS
+        LOCKS,
     ),
-    group(
-        "store",
-        "Manage the store: compact, copy, release after a suspension.",
-        STORE
-    )
+    group("store", "Manage the store: compact, copy, release after a suspension.", STORE),
 )

@@ -141,7 +141,6 @@ def _as_json(file: str, found: Checked) -> dict[str, Json]:
     return {"file": file, "ok": not found.problems, "flow": found.flow, **told}
 
 
-
 def explain_command(place: Place, name: str) -> int:
     """Print a flow in sentences. Raises `UnknownFlow`, `FlowError`, `UsageError`."""
     from engine.flow.docs.explain import explained

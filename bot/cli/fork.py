@@ -12,13 +12,11 @@ from typing import Any
 
 from bot.cli.act import Act, ask, exit_of_receipt, request_of, told
 from bot.cli.lookup import actor_for, find_flow, find_session, refuse_ended
-
 from bot.terminal.console import Exit, Place, UsageError, clean, opened, print_json, writing
 from bot.terminal.follow import Mode, follow, with_engine
 from bot.terminal.follower import Follower, new_session_id, open_prompts, read_answer
 from engine.decide import past
 from engine.decide.past import Plan, lines, plan
-
 from engine.flow.load import flow_from_body
 from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
@@ -162,7 +160,6 @@ def migrate_session(place: Place, text: str, name: str | None, *, dry_run: bool,
         return Exit.OK
     _tell(made, told(receipt, head, done), as_json=as_json, request=receipt.outcome)
     return exit_of_receipt(receipt)
-
 
 
 def _tell(made: Plan, done: str, *, as_json: bool, request: str | None = None) -> None:

@@ -39,9 +39,7 @@ def init_command(place: Place, folder: Path | None, source: str | None, *, list_
     """Make the folder, or list the names of the cookbook. Raises `UsageError`."""
     if list_names:
         for file in _cookbook().values():
-            described = re.search(
-                r"^description:[ \t]*(.*)$", file.read_text(encoding="utf-8"), re.MULTILINE
-            )
+            described = re.search(r"^description:[ \t]*(.*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
             print(f"{flow_name(file) or '':26}{described[1] if described else ''}")
         return Exit.OK
     folder = folder or Path()
@@ -125,7 +123,6 @@ def _schema() -> bytes:
 
 def _cookbook() -> dict[str, Path]:
     return {file.stem: file for file in sorted(EXAMPLES.glob("*.yml")) if flow_name(file) == file.stem}
-
 
 
 def _runbook(name: str) -> Iterator[tuple[str, Path]]:

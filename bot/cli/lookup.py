@@ -92,7 +92,6 @@ def _known(settings: Settings, file: Path) -> Flow | None:
         return None
 
 
-
 def find_session(store: Store, text: str) -> Head:
     """A session by its id or a beginning of it that only it has. Raises `UnknownSession`."""
     head = store.sessions.head(text)
@@ -122,7 +121,9 @@ def unlisted(store: Store, listed: Container[str]) -> Iterator[State]:
     questions belong: somebody may have deleted a row."""
     for head in store.sessions.heads(statuses=("paused",), limit=None):
         if head.session_id not in listed and not head.quarantined:
-            with contextlib.suppress(SaysoError):  # one that cannot be read is put on hold by whoever takes it up
+            with contextlib.suppress(
+                SaysoError
+            ):  # one that cannot be read is put on hold by whoever takes it up
                 state = stored_state(store, head.session_id)
                 if state.open_prompts:
                     yield state

@@ -138,4 +138,3 @@ class _Help(argparse.HelpFormatter):
         if not action.option_strings or action.nargs == 0:
             return super()._format_action_invocation(action)
         return f"{', '.join(action.option_strings)} {self._format_args(action, action.dest.upper())}"
-

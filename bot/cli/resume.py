@@ -17,7 +17,6 @@ from bot.terminal.follower import Follower, open_prompts, read_answer
 from engine.journal.records import Head
 from engine.journal.snapshot import read_export
 from engine.journal.state import State
-
 from engine.language.errors import EmptyMessage, SessionRunning, SnapshotRefused
 from engine.run.engine import Engine
 from engine.run.session import carry_out
@@ -130,7 +129,6 @@ def _from_snapshot(place: Place, wanted: Resume, data: bytes, mode: Mode) -> int
     if thread:
         return asyncio.run(_bring(place, session_id, begin, mode))
     return follow(place, session_id, actor, mode, begin)
-
 
 
 async def _bring(place: Place, session_id: str, begin: Begin, mode: Mode) -> int:

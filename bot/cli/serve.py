@@ -11,7 +11,6 @@ import time
 import webbrowser
 from collections.abc import Coroutine
 from dataclasses import replace
-
 from hashlib import sha256
 from pathlib import Path
 from typing import Any

@@ -211,9 +211,7 @@ def verify_history(place: Place, what: str, key: str | None = None, *, as_json: 
             with opened(place.settings(), missing, verify=True) as store:
                 keys = evidence.keys(store)
         if not keys:
-            raise UsageError(
-                "This store has no audit log. Give the public key of the export with --key."
-            )
+            raise UsageError("This store has no audit log. Give the public key of the export with --key.")
         problem, found = broken_export(file, keys)
         if as_json:
             print_json(
@@ -232,7 +230,6 @@ def verify_history(place: Place, what: str, key: str | None = None, *, as_json: 
     else:
         print(_told(verdict))
     return Exit.OK if verdict.problem is None else Exit.STORE
-
 
 
 def _told(verdict: Verdict) -> str:

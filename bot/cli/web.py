@@ -80,7 +80,6 @@ async def _serve(place: Place, host: str, port: int | None, *, write: bool, open
                     await stop.wait()
 
 
-
 def _room(
     settings: Settings,
     store: Store,

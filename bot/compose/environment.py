@@ -222,7 +222,6 @@ def lacking(store: Store) -> dict[str, list[Head]]:
     return found
 
 
-
 async def look_after(engine: Engine, wants: Callable[[Head], bool]) -> None:
     """Set those of the wanted sessions aside that lack a node type here, and tell their threads."""
     found = await engine.writer.call(lambda: lacking(engine.store))

@@ -117,7 +117,6 @@ def _prompts(state: State, stored: Sequence[PromptRow]) -> Iterator[Row]:
         yield wanted
 
 
-
 def intents(state: State) -> list[PutOutbox]:
     """Return intents for unshown questions and undelivered messages, which look for an existing row first. Pure."""
     wanted = undelivered(state)

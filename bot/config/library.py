@@ -128,7 +128,6 @@ class Library:
                 log.warning("%s", doubt)
         self._doubts = doubts
 
-
     def _read(self, files: list[Path], stamps: dict[Path, tuple[int, int]], anew: bool) -> None:
         if anew:
             self._seen, self._loaded, self.errors = {}, {}, {}
@@ -192,8 +191,6 @@ class Library:
             self._dirty[folder] = (now, dirty)
         return dirty
 
-
-
     def get(self, name: str) -> Flow:
         """Return the current flow of that name. Raises `UnknownFlow`."""
         flow = self.refresh().get(name)
@@ -225,7 +222,6 @@ class Library:
             elif place.exists():
                 found.append(place)
         return [path for path in dict.fromkeys(found) if path.is_file()]
-
 
     def _index(self) -> None:
         """Index flows by name; of two with one name, the file that is listed first is served."""

@@ -558,7 +558,6 @@ def _read(
     return found
 
 
-
 def account() -> str:
     """The account of the operating system under which this process runs, whatever its environment says."""
     try:
@@ -582,4 +581,3 @@ def slack_tokens(settings: Settings) -> tuple[str, str]:
         if not token.startswith(prefix):
             raise SettingsError(f"{name} does not start with {prefix}: is it the other token?")
     return settings.bot_token or "", settings.app_token or ""
-

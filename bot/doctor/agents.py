@@ -123,7 +123,6 @@ def _models(settings: Settings, flows: Sequence[Flow]) -> set[str]:
     return found
 
 
-
 def check_mcp(settings: Settings, flows: Mapping[str, Flow]) -> Iterator[Check]:
     """Told only where there are servers, or flows that name one."""
     wanted = sorted({(name, flow.name) for flow in flows.values() for name in flow.mcp_servers})

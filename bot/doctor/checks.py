@@ -305,7 +305,6 @@ def _is_newer(store: Store, head: Head) -> bool:
     return False
 
 
-
 def _check_age(store: Store, running: bool) -> Iterator[Check]:
     """Check the wait of the oldest message, and the time of the last event."""
     now = timestamps.to_text(datetime.now(UTC))

@@ -23,7 +23,9 @@ _DOES = {SEND: "posts in Slack", CHORES: "does the chores"}
 def check_listening(store: Store, url: str | None) -> Iterator[Check]:
     """Report how processes learn of each other's work: at once, or by looking twice a second."""
     if url is None and store.pooled():
-        polls = "a connection pooler is in front of the database, so each process polls for work twice a second"
+        polls = (
+            "a connection pooler is in front of the database, so each process polls for work twice a second"
+        )
         how = "SAYSO_DATABASE_LISTEN_URL can name the direct address of the database"
         yield Check("listening", "ok", f"{polls} ({how})")
     if url is None or not store.shared:

@@ -164,7 +164,6 @@ async def _people(bot: Any, named: Named) -> AsyncIterator[Check]:
             yield Check("people", "warn", f"{entry}, named by {_where(named[entry])}: {problem}", hint)
 
 
-
 async def _person_problem(bot: Any, entry: str) -> str | None:
     try:
         if "@" in entry:

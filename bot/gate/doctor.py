@@ -123,7 +123,6 @@ def _hook() -> Finding:
     return Finding(quick, f"The hook works; it took {best:.0f} ms.")
 
 
-
 def _settings(user: Path, project: Path) -> Finding:
     """Settings of a project are not loaded where a session is resumed from another folder: they do not count."""
     hooks = [hook for asks in _ASKS for hook in _hooks(user, asks)]

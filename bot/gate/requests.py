@@ -652,7 +652,6 @@ class Requests:
         now = rules.decide(agent, tool, arguments)
         return now.kind == "deny" or (now.kind == "ask" and now.rule != rules.decide(agent, tool, asked).rule)
 
-
     def flows(self) -> list[Json]:
         """The flows that agents may run, as `gate.yml` lists them. Raises `FlowError`."""
         served = self.starter.library.refresh()
@@ -742,7 +741,6 @@ def question_flow(asked: Mapping[str, Json], quoted: str) -> Flow:
     )
     node: dict[str, Json] = {"id": "answer", "type": "ask", "with": {"message": message, **given}}
     return load_flow(json.dumps({"flow": REQUESTS[1], "inputs": INPUTS, "nodes": [node]}), "question")
-
 
 
 def _why(state: State) -> str:

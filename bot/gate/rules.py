@@ -208,7 +208,6 @@ def approval_flow(
     return load_flow(json.dumps({"flow": REQUESTS[0], "inputs": INPUTS, "nodes": nodes}), NAME)
 
 
-
 def read_rules(text: str, file: str = NAME) -> Rules:
     """The rules that a text is. Raises `FlowError` with everything that is wrong."""
     located = load_located(text, file)

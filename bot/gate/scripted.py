@@ -38,7 +38,15 @@ SCRIPT: tuple[tuple[Wanted, ...], ...] = (
 async def play(requests: Requests, person: str, file: Path) -> None:
     """Ask, part after part, for somebody by id."""
     token = Token("gate-demo", "scripted-agent:demo", person, "")
-    done = int(file.read_text()) if file.exists() else 0
+    done = _done(file)
     for number, part in enumerate(SCRIPT[done:], done + 1):
         await asyncio.gather(*(requests.ask(token, wanted, _DAY, lambda: False) for wanted in part))
-        file.write_text(str(number))
+        _keep(file, number)
+
+
+def _done(file: Path) -> int:
+    return int(file.read_text()) if file.exists() else 0
+
+
+def _keep(file: Path, number: int) -> None:
+    file.write_text(str(number))

@@ -432,7 +432,6 @@ def _channel_of(key: str) -> str:
     return key.split(":")[1] if ":" in key else ""
 
 
-
 def _in_order(heads: Iterable[Head]) -> list[str]:
     """The threads of sessions: those that wait for people before those that run, the latest first."""
     latest = sorted(heads, key=lambda head: head.updated_at, reverse=True)

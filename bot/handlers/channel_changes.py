@@ -109,7 +109,6 @@ class ChannelChanges:
         on_card = card is not None and opens(card) == prompt.prompt_id
         return posting.attempts > 0 or on_card
 
-
     async def _apply(self, session_id: str, command: Command) -> None:
         try:
             await self._engine.apply(session_id, command)

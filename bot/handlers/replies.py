@@ -279,7 +279,6 @@ class Conversation:
             case _:
                 return await self.notices.consume(row, "ignored")
 
-
     async def _thread(
         self, actor: Actor, sessions: Sequence[Head], of_thread: Sequence[PromptState]
     ) -> Thread:
@@ -345,7 +344,6 @@ class Conversation:
                 return await self._each(row, data, said.sessions, end, phrases.rest_over_text)
         text = phrases.thread_help() if said.word == "help" else await self.status.of(heads)
         return await self.notices.look(row, data, actor, text)
-
 
     async def _each(
         self,

@@ -144,7 +144,6 @@ _READ = {**dict.fromkeys("[{", _json), **dict.fromkeys("\"“”„'‘’‚", 
 """By the sign that begins a value that may have spaces."""
 
 
-
 def _listed(names: list[str]) -> str:
     return ", ".join(f"`{name}`" for name in names) or "there are none here"
 

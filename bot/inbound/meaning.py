@@ -289,7 +289,6 @@ def asks(said: Message, flows: Collection[str]) -> Inform | RevokeGrant | Memory
     return Inform("flows") if said.text.lower() in ("list", "flows") else None
 
 
-
 def _pressed(data: Mapping[str, Json], known: Pressed) -> Meaning:
     action, value = str(data["actionId"]), str(data["value"] or "")
     press = None if data.get("stale") else PRESS.fullmatch(f"{action}\n{value}")

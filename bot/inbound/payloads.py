@@ -134,7 +134,6 @@ _CLOSED = {
 _OPENED = ("channel_unarchive", "group_unarchive", "member_joined_channel")
 
 
-
 def _deleted(event: Mapping[str, Any], home: Home) -> Decision:
     """A message was deleted: it matters where it was one of ours in a thread."""
     before = event.get("previous_message") or {}
@@ -386,7 +385,6 @@ _PICKED = (
     "selected_channels",
     "selected_conversations",
 )
-
 
 
 # --- views -------------------------------------------------------------------------------------------------

@@ -156,7 +156,6 @@ DEAF = Listening(dict[str, Flow])
 """Listens for nothing."""
 
 
-
 def app_of(event: Mapping[str, Any]) -> tuple[str, ...] | None:
     """The ids of the app that wrote a message: bot and app; None for a person."""
     profile = event.get("bot_profile") or {}

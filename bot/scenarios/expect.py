@@ -241,7 +241,6 @@ def differences(expected: Json, came: Json, path: Path) -> Iterator[tuple[Path, 
         yield path, expected, "nothing (null)" if came is None else described(came)
 
 
-
 # --- what happened -------------------------------------------------------------------------------------------
 
 
@@ -289,7 +288,6 @@ def _happened(expect: ExpectDoc, view: View) -> Iterator[Mismatch]:
 def _meant(event: _Clocked, name: str, state: State) -> bool:
     prompt = state.prompts.get(event.prompt_id)
     return is_at(event.path or "", name) if prompt is None else is_asked(prompt, name)
-
 
 
 def texts_of(event: Event) -> list[str]:

@@ -51,7 +51,6 @@ class Flows:
         return f"there is no flow `{name}`" + (f" ({hint})" if hint else "")
 
 
-
 def load_scenario(file: FilePath, flows: Flows, text: str | None = None) -> Scenario:
     """The scenario in a file, or that the file would have with this text. Raises `FlowError` with everything that is wrong with
     it, or with its flow."""

@@ -141,7 +141,6 @@ class Hand(NamedTuple):
         return found[0]
 
 
-
 def open_lines(state: State) -> list[str]:
     """Return the open questions, as text."""
     prompts = [state.prompts[prompt_id] for prompt_id in asked_in_order(state)]

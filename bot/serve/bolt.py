@@ -107,9 +107,7 @@ class SlackApp:
         # it would search the sources of all callers for one.
         self.app = AsyncApp(name="sayso", client=self.client, before_authorize=_First(self._receive))
         self.sockets = Sockets(
-            lambda: _Handler(
-                self, self.app_token, web_client=self.app_client, ping_interval=PING_SECONDS
-            ),
+            lambda: _Handler(self, self.app_token, web_client=self.app_client, ping_interval=PING_SECONDS),
             self.connections,
             quiet_seconds=self.quiet_seconds,
         )
@@ -184,7 +182,6 @@ class SlackApp:
         self.skipped[reason] = count = self.skipped.get(reason, 0) + 1
         if reason == decisions.MALFORMED and count.bit_count() == 1:
             log.warning("dropped a malformed payload from Slack (number %d): %s", count, detail)
-
 
     async def _submitted(self, submission: Submission) -> dict[str, Any] | None:
         """Check a submission, store it if valid, and return the change to the view."""

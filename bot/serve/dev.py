@@ -17,7 +17,6 @@ import webbrowser
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-
 from pathlib import Path
 
 from bot.compose.listening import remember_port, wanted_ports
@@ -89,7 +88,6 @@ async def _control_room(
         room.library = Library(*places)
         async with running(room, "127.0.0.1", None) as url:
             yield access.address(url)
-
 
 
 def dev_database(settings: Settings) -> Path:

@@ -132,7 +132,6 @@ class Metrics:
             elif event.seq == 1:
                 self._started.labels(flow).inc()
 
-
     async def read(self) -> bytes:
         """The text that Prometheus reads. Raises `StorageError`."""
         sources, now = self._sources, self._sources.now()
@@ -167,7 +166,6 @@ def group_of(asked: Asked) -> str:
     """Return the first group that the question names, else an empty text. Never a person."""
     names = asked.approvers or asked.who or ()
     return next((name for name in names if name.startswith(("@", "rota:")) or name == "channel"), "")
-
 
 
 def _look(store: Store, now: str) -> tuple[Counts, str | None, int, bool]:

@@ -227,7 +227,6 @@ def typed_inputs(flow: Flow, given: Mapping[str, Json]) -> dict[str, Json]:
     return {name: _typed(flow.inputs[name], fields[name], given[name]) for name in given if name in fields}
 
 
-
 FLOW = "flow"
 _MOST = 100
 """Options of a select."""

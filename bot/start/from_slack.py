@@ -290,7 +290,6 @@ class TriggerStarts:
         self.taken()
         return done
 
-
     async def _pending(self, key: str) -> bool:
         """True if an inbox row is there and not done."""
         row = await self.notices.stored(key)

@@ -173,7 +173,6 @@ class RateLimits:
         return starts
 
 
-
 @dataclass(frozen=True, slots=True)
 class Wish:
     """A flow that somebody wants. `data` has the team and the channel, and for a person what `People` looks up."""
@@ -405,7 +404,6 @@ class ThreadStarts:
         wish = Wish(data["flow"], data["inputs"], payload, actor=_wisher(data))
         text = f"{data['icon']} *{escape(data['flow'])}* · {escape(data['why'])}".strip()
         return await self.starter.begin_thread(row, wish, WANTED_ROOTED, payload, text, _nowhere)
-
 
     async def wanted_rooted(self, row: InboxRow) -> bool:
         """The message stands: start the flow in its thread."""

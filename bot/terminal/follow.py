@@ -154,7 +154,6 @@ async def _follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin
     return exit_of(state)
 
 
-
 @contextmanager
 def _signals(follower: Follower, screen: TerminalScreen) -> Iterator[None]:
     """The first signal leaves in order; a second one leaves at once, and what runs is killed."""

@@ -207,7 +207,6 @@ class Follower:
             elif not await self._elsewhere(state):
                 return state
 
-
     async def _moved_within(self, seq: int, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -352,7 +351,6 @@ class Follower:
         """True if this person may answer, and has not voted on it already."""
         voted = any(vote["actor"].get("id") == self.actor.id for vote in prompt.votes)
         return not voted and self.policy(self.actor, prompt.rules.action, state, prompt) is None
-
 
     async def _answered(self, said: Face, line: str, typing: Typing) -> bool:
         """True if the question is done; the screen shows the error of an answer."""

@@ -171,7 +171,6 @@ class TerminalScreen:
             await asyncio.sleep(_FRAME_SECONDS)
         self._wipe()
 
-
     def _wipe(self) -> None:
         if self._live:
             self._out.write("\r\x1b[2K")

@@ -110,7 +110,6 @@ def show_lines(
     yield from _waits(state, flow, paint, command)
 
 
-
 def _fact(name: str, value: str) -> str:
     return f"  {name:<9} {value}"
 

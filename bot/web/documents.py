@@ -108,7 +108,6 @@ class Pasts:
         return past
 
 
-
 # --- one session -------------------------------------------------------------------------------------------
 
 
@@ -473,7 +472,6 @@ def step(past: Past, path: str, at: int | None, names: Names) -> dict[str, Json]
         "events": [_line(event) for event in about],
         **conversation(past, at, names, path),
     }
-
 
 
 def journal(past: Past, number: int) -> dict[str, Json]:

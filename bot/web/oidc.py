@@ -142,7 +142,6 @@ class Oidc(Access):
             raise PermissionError(NOT_LISTED)
         return Actor(id=slack, name=str(claims.get("name") or email or slack)[:100], email=email or None)
 
-
     async def _discovered(self, http: Any) -> dict[str, Any]:
         """The provider's own description, with its addresses. Raises `PermissionError`."""
         if self._found is not None and self._found[0] > self._clock():

@@ -509,7 +509,6 @@ async def _body(request: web.Request) -> dict[str, Json]:
     return body
 
 
-
 @asynccontextmanager
 async def running(room: Room, host: str, port: int | None) -> AsyncIterator[str]:
     """The room at this port, or without one at that which its home remembers; its address. Raises `UsageError`."""

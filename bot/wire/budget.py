@@ -326,7 +326,6 @@ class Budget:
         spare = method.limit.spare
         return gate.wait(now, even=low and not spare, spare=spare if low else 0)
 
-
     def seconds_for(self, name: str, calls: int) -> float:
         """About how long so many calls take that leave room for others."""
         method, now = self._method(name), _now()

@@ -428,7 +428,6 @@ def _own_name(ts: str, number: int, file: Mapping[str, Json]) -> str:
     return f"{ts.replace('.', '-')}-{number + 1}{safe}"
 
 
-
 def _called(file: Mapping[str, Json]) -> str:
     return f"`{clean_text(file['name'])[0] or 'the file'}`"
 

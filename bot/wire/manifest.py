@@ -55,7 +55,6 @@ class Feature:
     used: Callable[[Flow], bool]
 
 
-
 def _takes_files(flow: Flow) -> bool:
     nodes = (node for nodes in flow.lists.values() for node in nodes.nodes)
     return any(

@@ -204,7 +204,6 @@ class Sockets:
             return f"nothing has come for {now - self._heard_at:.0f} s"
         return None
 
-
     async def _replace(self, place: int) -> None:
         """Open a socket instead of another; where that does not succeed the other one stays."""
         old, new = self.sockets[place], self._new()

@@ -138,7 +138,6 @@ class People:
             facts_known=True,
         )
 
-
     async def on_call(self, entry: str) -> list[str]:
         """Return the people on call for a rota. Raises `LookupFailed`."""
         if self.directory is None:

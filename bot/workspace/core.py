@@ -310,7 +310,6 @@ class Views:
         self._replace(view, body)
         return view
 
-
     def _replace(self, view: View, body: Json) -> None:
         kept = view.values
         view.body = self._with_ids(body, view.id)

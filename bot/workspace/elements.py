@@ -152,7 +152,6 @@ def option_named(element: Json, wanted: Any) -> Json | None:
     raise WorkspaceError("option_not_found", f"no option {wanted!r}; there are: {there}")
 
 
-
 def action_for(block: Json, element: Json, entry: Json, action_ts: str) -> Json:
     """The item of `actions[]` for pressing or changing this element."""
     action: Json = {"action_id": element["action_id"], "block_id": block["block_id"]}

@@ -204,7 +204,6 @@ class Faults:
         except TypeError as problem:
             raise WorkspaceError("invalid_fault", str(problem)) from problem
 
-
     def _add(self, fault: MethodFault) -> None:
         self._note(fault.kind, method=fault.method, times=fault.times)
         self.methods.append(fault)

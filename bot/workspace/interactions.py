@@ -306,7 +306,6 @@ class Interactions:
         else:
             self.core.post_ephemeral(grant.channel, grant.user, thread_ts=grant.thread_ts, **content)
 
-
     def _change_original(self, grant: ResponseGrant, original: Json | None, content: Json | None) -> None:
         if original is None:
             raise SlackError("message_not_found")

@@ -175,7 +175,6 @@ class PageApi:
         if roots:
             self.core.state.read_marks[f"{user.id}:{channel.id}"] = roots[-1]["ts"]
 
-
     # -- acting
 
     async def _post(self, user: User, body: Json) -> Json:
@@ -248,7 +247,6 @@ class PageApi:
         view = self.people.view(user, body["view_id"])
         return await self.interactions.submit(user, view, body.get("values") or {})
 
-
     # -- news
 
     def _pass_on(self, push: Push | None) -> None:
@@ -286,7 +284,6 @@ class PageApi:
             sender.cancel()
         return socket
 
-
     async def close(self) -> None:
         """End the pages' sockets."""
         for queue in list(self._queues):
@@ -305,8 +302,6 @@ def _entry(element: Json, body: Json) -> Json:
         return {"type": "button"}
     field = elements.VALUE_FIELDS[element["type"]]
     return elements.entry_for(element, body.get(field, body.get("value")))
-
-
 
 
 def _refused(problem: WorkspaceError) -> web.Response:

@@ -210,7 +210,6 @@ class Workspace:
         return web.json_response({"deliveries": [d.to_json() for d in self.core.sockets.deliveries]})
 
 
-
 async def _static(request: web.Request) -> web.StreamResponse:
     """A file of the page."""
     found = page_file(request.match_info["name"] or "index.html", PAGE)
@@ -347,7 +346,6 @@ class WebApi:
         record.status = 503
         return web.Response(status=503, text="the local workspace is set to be away")
 
-
     def _granted(self, method: str, token: str) -> frozenset[str]:
         """The scopes of this token; SlackError `not_authed`, `invalid_auth`, `not_allowed_token_type`."""
         if method in WITHOUT_TOKEN:
@@ -371,7 +369,6 @@ class WebApi:
         given = self.core.faults.scopes
         return DEFAULT_SCOPES if given is None else tuple(given)
 
-
     def _refused(self, record: ApiCall, fault: MethodFault) -> web.Response:
         record.status = fault.status
         headers = {}
@@ -384,7 +381,6 @@ class WebApi:
         if record.response is None:
             return web.Response(status=record.status, text="the local workspace is set to fail")
         return web.json_response(record.response, status=record.status, headers=headers)
-
 
 
 async def _arguments(request: web.Request) -> tuple[Json, str, Literal["header", "argument", ""]]:

@@ -188,7 +188,6 @@ class SocketMode:
                 with contextlib.suppress(ConnectionError, RuntimeError):
                     await connection.socket.ping(b"Ping from the local workspace")
 
-
     def _announce_sockets(self) -> None:
         self.changes.tell({"type": "socket_status", "connected_sockets": len(self.connections)})
 

@@ -146,7 +146,7 @@ class _Folder:
         return found
 
     def _text(self, path: FilePath) -> str:
-        return self._unsaved[path] if path in self._unsaved else _text(str(path))
+        return self._unsaved[path] if path in self._unsaved else text_of(str(path))
 
     def find(self, name: str) -> Flow | None:
         """Return the flow of this name, or None. Raises `FlowError` when it does not load."""

@@ -30,7 +30,6 @@ def _content(call: Call) -> Json:
     return content
 
 
-
 def update(call: Call) -> Json:
     """chat.update: text and blocks replace both; metadata stays until it is replaced or emptied."""
     channel = call.channel()

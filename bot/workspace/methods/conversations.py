@@ -203,7 +203,6 @@ def user_object(call: Call, user: User) -> Json:
     }
 
 
-
 def auth_test(call: Call) -> Json:
     """auth.test: which app in which workspace this token belongs to. The address says it is not Slack."""
     state = call.core.state
