@@ -36,7 +36,7 @@ class DirectApp(SlackApp):
     async def close(self) -> None:
         """Take nothing more."""
         self._closing = True
-        await self._views.close()
+        await self.views.close()
         self.town.listens = False
         self.town.sockets.hang_up()
 
