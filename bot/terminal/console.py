@@ -366,7 +366,7 @@ def print_list(
 
 
 def read_there(settings: Settings, read: Callable[[Store], list[T]]) -> list[T]:
-    """What is read from the store; nothing where there is no database yet, for reading makes none. Raises `StorageError`."""
+    """Read from the store; nothing where there is no database yet, for reading makes none. Raises `StorageError`."""
     if not database_exists(settings):
         return []
     with opened(settings) as store:
