@@ -77,7 +77,7 @@ HUNTS = {
             further_mutants.a_file_lies_in_its_place_before_it_is_whole,
             "papers",
             Weather(kills=12, kill_within=80, slow=0.05),
-            45,
+            129,
         ),
     )
 }
