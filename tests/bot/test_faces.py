@@ -1,6 +1,7 @@
-"""Faces: what each kind of question says in Slack, on the Home, at a terminal and to a program, open and closed.
+"""Faces: what each kind of question says in Slack, on the Home, at a terminal and to a program, open and closed; what
+the card of a run says, the note at its end, and reminders.
 
-`faces.txt` is a gallery, and the one place that has the words of all questions. After a change of words,
+`faces.txt` is a gallery, and the one place that has the words of them all. After a change of words,
 `python -m tests.bot.test_faces` writes it again, to be read in review.
 """
 
@@ -20,14 +21,31 @@ from msgspec.structs import replace
 from bot.faces.question import row_face
 from bot.rendering.blocks import Rendered
 from bot.rendering.calls import calls_message
+from bot.rendering.card import Behind, card
+from bot.rendering.clocks import (
+    deleted_too_often,
+    escalation,
+    out_of_reach,
+    refused_target,
+    reminder,
+    told_elsewhere,
+)
+from bot.rendering.notes import end_note, retried_text
 from bot.rendering.prompts import question_message, session_face
 from bot.rendering.waiting import Waiting, question_blocks, waits_line
 from bot.terminal.narration import prompt_json
 from bot.terminal.screen import TerminalScreen
 from engine.forms.question_kinds import KINDS
-from engine.journal.state import Asked, Grant, State
+from engine.journal.queries import TURN
+from engine.journal.state import Asked, Grant, LockRun, NodeRun, State, TimerRun
+from engine.nodes.types.spec import Meter
 from prompt_state.question_row import prompt_state
-from tests.bot.rendering_cases import ANA, BEN, T0, T1, Flow, prompt, session
+from tests.bot.rendering_cases import ANA, BEN, T0, T1, Flow, Node, prompt, session
+from tests.bot.test_agent_rendering import SHELL
+from tests.bot.test_rendering_nested import applied, rollout
+from tests.engine.agents.talks import HEAD, Talk
+from tests.support.engine import BEN as THE_BEN
+from tests.support.engine import flow_of
 
 GALLERY = Path(__file__).with_name("faces.txt")
 NAMES = {"@sre": "S0LOCALSRE", "ben@example.com": "U0LOCALBEN"}
@@ -212,6 +230,106 @@ def of_case(one: Asked) -> str:
     return "\n--\n".join(parts)
 
 
+def runs() -> Iterator[tuple[str, State, Any, dict[str, Any]]]:
+    """Runs as they stand, each with its flow and what else its card knows."""
+    asked = prompt(required=2, votes=VOTES, escalated=(0,), approvers=["ben@example.com", "@sre"])
+    remind = TimerRun("r", "gate", T1, "remind", "prompt-1")
+    waiting = session(asked, timers=Map({"r": remind}), flow_revision=f"{'ab' * 20} with changes")
+    around = {"lacks": ["secret TOKEN is not set"], "room": "https://room.example/", "names": NAMES}
+    yield "waits for people", waiting, Flow(), around
+    yield "waits for people, its question on its card", waiting, Flow(), {**around, "folded": True}
+    kinds = {"wait": "shell", "retry": "shell", "followUp": "shell", "provider": TURN}
+    for purpose, kind in kinds.items():
+        outage = {"type": "overloaded", "message": "too <much> to do"}
+        run = NodeRun("gate", kind, 1, "retrying" if kind == TURN else "started", T0, error=outage)
+        timer = TimerRun("t", "gate", T1, "retry" if kind == TURN else purpose, None)
+        nodes = session().nodes.set("gate", run)
+        yield f"waits: {purpose}", session(nodes=nodes, timers=Map({"t": timer})), Flow(), {}
+    lock = LockRun("deploy `x`", "queue", T0)
+    queued = {"behind": Behind("session-2", 2, "https://x.slack.com/1")}
+    yield "waits for a lock", session(lock=lock), Flow(), queued
+    yield "paused in a queue", session(lock=lock, phase="held", pause_reason="by <Ana>"), Flow(), {}
+    yield "paused", session(asked, phase="held", pause_reason="by <Ana>"), Flow(), {}
+    yield "being paused", session(phase="pausing", launched=Map({"gate": None})), Flow(), {}
+    yield "out of reach", session(asked, phase="unreachable", pause_reason="is_archived"), Flow(), {}
+    yield "ending", session(phase="finalizing", outcome="failed", active=Map()), Flow(), {}
+    inputs = {f"name{n}": f"<{n}>" for n in range(14)}
+    meters = {"gate": Meter(3, 8, "hosts <done>")}
+    yield "running", session(phase="running", inputs=inputs), Flow(), {"meters": meters}
+    some = {f"n{n}": NodeRun(f"n{n}", "shell", n, "completed", T0, T1) for n in range(43)}
+    broke = {"type": "shell", "message": "exit <code> 1", "details": {"stderr": "no `such` host\nat <db>\n"}}
+    some["n7"] = NodeRun("n7", "shell", 7, "failed", T0, T1, attempt=3, error=broke)
+    some["n8"] = NodeRun("n8", "shell", 8, "skipped")
+    some["n43"] = NodeRun("n43", "shell", 43, "started", T0)
+    many = Flow(nodes=tuple(Node(f"n{n}") for n in range(60)))
+    yield (
+        "running, with many steps",
+        session(phase="running", nodes=Map(some), active=Map({"n43": None})),
+        many,
+        {},
+    )
+    over: dict[str, Any] = {"phase": "ended", "active": Map(), "inputs": {}}
+    rejected = {
+        "type": "rejected",
+        "message": "gate was rejected by ben: no",
+        "reason": "not <now>",
+        "by": [BEN],
+    }
+    decided = NodeRun("gate", "approval", 1, "failed", T0, T1, error=rejected)
+    spent = NodeRun("gate", "agent", 1, "completed", T0, T1, output={"cost": 0.25})
+    limits = ({"path": "again", "to": None, "times": 3},)
+    done = {"plan": session().nodes["plan"], "gate": spent}
+    yield "complete", session(outcome="complete", nodes=Map(done), limits=limits, **over), Flow(), {}
+    failed = NodeRun("gate", "shell", 1, "failed", T0, T1, error=broke)
+    yield "failed", session(outcome="failed", error=broke, nodes=Map({"gate": failed}), **over), Flow(), {}
+    yield (
+        "rejected",
+        session(outcome="failed", error=rejected, nodes=Map({"gate": decided}), **over),
+        Flow(),
+        {},
+    )
+    begun = Map({"plan": NodeRun("plan", "shell", 0, "started", T0)})
+    yield (
+        "cancelled",
+        session(**{**over, "active": Map({"plan": None})}, outcome="aborted", nodes=begun),
+        Flow(),
+        {},
+    )
+    for passes in (1, 3):
+        case = applied(rollout(concurrency=passes), 0)
+        yield f"a loop, {passes} at a time", case.state, case.flow, {}
+        applied(case, 1, output=False) if passes > 1 else case.when(case.abort(THE_BEN, "a <bad> idea"))
+        yield f"a loop, {passes} at a time, later", case.state, case.flow, {}
+    talk = Talk(flow_of(HEAD.replace("{{ inputs.service }}", "web") + SHELL)).started()
+    talk.model("Let me look.", ("shell", {"command": "echo `one`"}), ("shell", {"command": "rm <x>"}))
+    yield "an agent with calls", talk.state, talk.flow, {}
+
+
+def of_run(state: State, flow: Any, around: dict[str, Any]) -> str:
+    """A run everywhere that it is shown: its card, and the note of a bad end."""
+    parts = [written(card(state, flow, T1, **around))]
+    if state.outcome in ("failed", "aborted"):
+        link = "https://x.slack.com/1" if state.outcome == "failed" else None
+        note = end_note(state, flow, "end:1", by=BEN, reason="a <bad> idea", bot_user_id="UBOT", link=link)
+        parts += [written(note), retried_text(state, flow, "end:1", "U0LOCALBEN")]
+    return "\n--\n".join(parts)
+
+
+def clocks() -> Iterator[tuple[str, str]]:
+    """What reminds of a question, and what is said where one cannot be shown."""
+    steps = [{"afterSeconds": 60, "to": ["ben@example.com", "C0OPS", "dm:U0LOCALDEV"], "mayAnswer": True}]
+    one = prompt(approvers=["@sre", "ben@example.com"], deadline=T1, escalate=steps)
+    state, flow, link = session(one), Flow(), "https://x.slack.com/1"
+    yield "reminder", reminder(state, one, flow, NAMES, 1, link)
+    yield "reminder, without a link", reminder(state, replace(one, deadline=None), flow, NAMES, 2, None)
+    yield "escalation", escalation(state, one, flow, NAMES, 0, link)
+    yield "escalation elsewhere", told_elsewhere(state, one, flow, link)
+    yield "escalation elsewhere, without a link", told_elsewhere(state, one, flow, None)
+    yield "escalation, refused", refused_target("C0OPS", "no <channel>")
+    yield "out of reach", out_of_reach(state, flow, "is_archived", T1)
+    yield "deleted too often", deleted_too_often(state, one, flow)
+
+
 def gallery() -> str:
     """All faces."""
     parts = [f"=== {name}\n{of_case(one)}\n" for name, one in cases()]
@@ -219,6 +337,8 @@ def gallery() -> str:
         about = {"about": {"who": "Claude Code in ~/src"}}
         message = calls_message(session(*some, inputs=about), some, Flow(), NAMES, T0)
         parts.append(f"=== {name}\n{written(message)}\n")
+    parts += [f"=== run: {name}\n{of_run(state, flow, around)}\n" for name, state, flow, around in runs()]
+    parts += [f"=== {name}\n{text}\n" for name, text in clocks()]
     return re.sub("x{200,}", lambda found: f"<{len(found[0])} x>", "\n".join(parts))
 
 
