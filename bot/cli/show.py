@@ -12,8 +12,8 @@ from typing import Any
 from msgspec import to_builtins
 
 from bot.cli.lookup import also_in_workspace, find_session
+from bot.faces.run import Behind
 from bot.intents.agent_rows import FEEDBACK, feedback_in
-from bot.rendering.card import Behind
 from bot.terminal.console import Exit, Paint, Place, UsageError, clean, one_line, opened, print_json, writable
 from bot.terminal.lists import head_json
 from bot.terminal.show import View, conversation_lines, show_lines

@@ -1,17 +1,13 @@
-"""The face of a question, open and closed: the record, and the function that makes it.
-
-A line is a tuple of parts. A part that is a `str` is our own text, which may have `*bold*` and `code` in it. All others
-are values, to which each place gives its own form.
-"""
+"""The face of a question, open and closed: the record, and the function that makes it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
 from bot.faces.marks import EMOJI, WITHDRAWN
+from bot.faces.words import Actor, Icon, Ids, People, Said, When, Whom, Words, joined
 from engine.decide.prompt_timers import goto_of
 from engine.decide.question import ANSWER, DECIDED, deciders
 from engine.forms import Field, value_text
@@ -25,9 +21,6 @@ from engine.language.counting import elapsed
 from engine.language.timestamps import format_size
 from prompt_state.question_row import PromptState
 
-Actor: TypeAlias = Mapping[str, Json]
-Ids: TypeAlias = Mapping[str, str] | None
-"""Known ids by e-mail address and `@group`."""
 _REASONS = 5
 _STEPS = 3
 """Most escalation steps named in a question, the latest ones."""
@@ -49,46 +42,6 @@ _READ = "Everyone in the thread can read it."
 
 
 # --- the record --------------------------------------------------------------------------------------------
-
-
-class Icon(Struct, frozen=True):
-    """An emoji before a line, for places where those are usual."""
-
-    sign: str
-
-
-class Said(Struct, frozen=True):
-    """The text of a person, a program or a flow, on one line of at most `most` characters. No markup counts in it."""
-
-    text: str
-    most: int = 1_000
-
-
-class People(Struct, frozen=True):
-    """People who did something."""
-
-    actors: Sequence[Actor]
-
-
-class Whom(Struct, frozen=True):
-    """People who are asked, by the entries of `approvers` or `who`, or a channel by its id. With `call` they are notified,
-    where that is usual."""
-
-    entries: Sequence[str]
-    requester: Actor
-    ids: Ids = None
-    call: bool = True
-
-
-class When(Struct, frozen=True):
-    """A time, UTC."""
-
-    at: str
-
-
-Part: TypeAlias = str | Icon | Said | People | Whom | When
-Words: TypeAlias = tuple[Part, ...]
-"""A line; empty if there is nothing to say."""
 
 
 class Value(Struct, frozen=True):
@@ -227,23 +180,6 @@ def row_face(kept: PromptState, flow: str) -> Face:
         told["answer"] = {"value": value, "text": kept.answer_summary, "votes": votes}
         told["actor"] = {"id": kept.answered_by, "name": kept.answered_by_name}
     return face(Asked(**told, requested_at=""), Scene(requester=kept.requester, flow=flow))
-
-
-def listed(names: Iterable[str], most: int = 12) -> str:
-    """Return names as a list, each once: `Ana, Ben and Cleo`. Of more than `most` the rest is counted."""
-    found = list(dict.fromkeys(names))
-    if len(found) > most:
-        found = [*found[:most], f"{len(found) - most} more"]
-    return found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}"
-
-
-def joined(parts: Iterable[Part | Words], separator: str) -> Words:
-    """Several parts of a line, with a separator between them."""
-    made: Words = ()
-    for part in parts:
-        words = part if isinstance(part, tuple) else (part,)
-        made += (separator, *words) if made else words
-    return made
 
 
 # --- the people asked --------------------------------------------------------------------------------------

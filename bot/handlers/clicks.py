@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from bot.faces.end import end
 from bot.handlers.replies import Replies
 from bot.inbound import decisions
 from bot.inbound.meaning import (
@@ -187,7 +188,7 @@ class Presses:
         except SaysoError as error:
             return await self.notices.whisper(row, data, str(error), "refused")
         await self.notices.consume(row, "applied")
-        await self._say_instead(row, data, retried_text(state, flow, row.key, actor.id))
+        await self._say_instead(row, data, retried_text(end(state, flow), row.key, actor.id))
         return True
 
     async def _meant(self, row: InboxRow, data: dict[str, Json], meant: WrittenBefore) -> bool:

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, to_builtins
 
+from bot.faces.places import items_around
+from bot.faces.tools import Steps, brief_input, has_line, plan_steps
 from bot.intents.slots import SHOW, SPEECH
-from bot.rendering.agents import brief_input, has_line, noted_text, split_text, text_of
-from bot.rendering.flow import items_around
-from bot.rendering.plan import Steps, plan_steps
+from bot.rendering.agents import noted_text, split_text, text_of
 from engine.decide.agents.grants import used_by
 from engine.decide.question import in_place
 from engine.journal import queries

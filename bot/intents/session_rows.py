@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bot.faces.end import log_of
 from bot.faces.marks import reaction_of
 from bot.intents.agent_rows import ABOUT_AGENTS, agent_rows, changed_rows, marks
 from bot.intents.request_grants import given_with
@@ -18,7 +19,7 @@ from bot.intents.slots import SHOW
 from bot.rendering.approvals import edited_text
 from bot.rendering.calls import beside
 from bot.rendering.card import card_key
-from bot.rendering.notes import LOG, log_of
+from bot.rendering.notes import LOG
 from bot.rendering.prompts import message_of, prompt_key
 from bot.rendering.text import weight
 from engine.journal.events import (

@@ -16,11 +16,12 @@ from typing import Any
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
+from bot.faces.places import around, label_of
 from bot.intents.agent_rows import agent_of
 from bot.intents.slots import CARD, QUESTION
 from bot.outbound.posts import Ledger, Outcome, Sent, Sessions, later, posted_of
 from bot.outbound.turns import in_thread, slot_of
-from bot.rendering.flow import around, label_of
+from bot.rendering.text import safe
 from bot.wire.client import Permanent, classify, joined_channels
 from engine.journal.records import Head, InboxItem, OutboxRow
 from engine.journal.state import State
@@ -172,7 +173,7 @@ class Speakers:
         except SaysoError:
             return ""
         outside = around(State(), flow, agent, data.get("items") or {})
-        return " › ".join([*outside, label_of(flow, agent)])
+        return safe(" › ".join([*outside, label_of(flow, agent)]))
 
 
 # --- whether a thread can be posted in ---------------------------------------------------------------------

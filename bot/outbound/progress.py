@@ -6,8 +6,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
+from bot.faces.run import Behind
 from bot.intents.session_rows import card_row
-from bot.rendering.card import Behind
 from engine.decide import limits
 from engine.journal.events import Closure, Event, LockAcquired
 from engine.journal.state import State

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
+from bot.faces.end import end
+from bot.faces.run import holder_thread
 from bot.outbound.calls import AGENT_REFUSED, DELETED, Place, Posted
 from bot.outbound.deliveries import undelivered
 from bot.outbound.posts import (
@@ -21,7 +23,6 @@ from bot.outbound.posts import (
 from bot.outbound.sender import Send, Sender, root_of, thread_of
 from bot.rendering.blocks import Rendered
 from bot.rendering.calls import REQUESTS, tally
-from bot.rendering.card import holder_thread
 from bot.rendering.notes import end_note, note
 from bot.rendering.text import addresses, mentioning
 from bot.wire.client import Permanent
@@ -78,11 +79,9 @@ class Rows(Sender):
         if "text" not in data:
             state = await self.state_at(data)
             flow = await self.sessions.flow(state.session_id)
-            by, reason = data.get("by"), data.get("reason")
-            link = await self.link(root_of(holder_thread(state.error)))
-            message = end_note(
-                state, flow, row.key, by=by, reason=reason, bot_user_id=self.bot_user_id, link=link
-            )
+            holder = await self.link(root_of(holder_thread(state.error)))
+            said = end(state, flow, by=data.get("by"), reason=data.get("reason"), holder=holder)
+            message = end_note(said, row.key, self.bot_user_id)
             return Sent(position(await self.poster.once(row, thread_of(state), message)))
         message = note(data["text"], row.key)
         if data.get("blocks"):

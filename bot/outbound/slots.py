@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from bot.faces.run import Behind, Facts, run
 from bot.intents.session_rows import question_key, sharing, status_row
 from bot.intents.slots import ALIKE, CARD, QUESTION, SHOW, SPEECH
 from bot.outbound.agent_messages import Pieces
@@ -37,7 +38,7 @@ from bot.outbound.sender import STALE_SECONDS, Send, Sender, root_of, thread_of
 from bot.outbound.turns import slot_of
 from bot.rendering.blocks import Rendered
 from bot.rendering.calls import MOST_TOGETHER, calls_message
-from bot.rendering.card import Behind, card, card_key, look_of, with_question
+from bot.rendering.card import card, card_key, look_of, with_question
 from bot.rendering.notes import note
 from bot.rendering.phrases import alike_text
 from bot.rendering.prompts import prompt_key, question_message
@@ -132,22 +133,16 @@ class Slots(Sender):
 
     async def _card_message(self, state: State, flow: Flow, prompt: Asked | None) -> Rendered:
         """A session's card as it is now, with the question with which it opened."""
-        names = await self.ids(*(state.prompts[key] for key in state.open_prompts))
-        behind, meters = await self._behind(state), self.sessions.meters(state.session_id)
         find = None if state.ended else self.sessions.lacks
-        lacks = () if find is None else await find(flow)
-        now, folded = self.ledger.now(), prompt is not None and prompt.open
-        message = card(
-            state,
-            flow,
-            now,
-            names=names,
-            behind=behind,
-            meters=meters,
-            lacks=lacks,
-            folded=folded,
+        facts = Facts(
+            ids=await self.ids(*(state.prompts[key] for key in state.open_prompts)),
+            behind=await self._behind(state),
+            meters=self.sessions.meters(state.session_id),
+            lacks=() if find is None else await find(flow),
             room=self.room,
         )
+        said = run(state, flow, facts, folded=prompt is not None and prompt.open)
+        message = card(said, self.ledger.now())
         if prompt is not None:
             question = await self._question_message(state, flow, [prompt])
             message = with_question(message, question, is_open=prompt.open) or message

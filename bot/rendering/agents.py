@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from bot.faces.marks import EMOJI, WITHDRAWN
+from bot.faces.tools import INPUT, Steps, plan_lines, plan_title
 from bot.rendering.blocks import (
     MOST_UNITS,
     Block,
@@ -23,23 +24,14 @@ from bot.rendering.blocks import (
     rendered,
     section,
     size,
+    step_line,
     with_id,
     words,
 )
-from bot.rendering.plan import Steps, plan_lines, plan_steps, plan_title
 from bot.rendering.text import clip, cut, one_line, safe, shown, take, weight
-from engine.language.codec import Json, encode
+from engine.language.codec import Json
 from engine.language.counting import plural
 from engine.language.template import harmless, open_code
-
-ASK = "ask_human"
-"""The tool by which an agent asks people: each of its calls is a question of its own in the thread."""
-
-
-def has_line(name: str, given: Json) -> bool:
-    """True if a call is listed among the calls of its turn: a question and a plan have their own display."""
-    return name != ASK and not plan_steps(name, given)
-
 
 MOST_PART = 3_900
 """Units of a model's text in one message; a longer one continues in the next."""
@@ -47,7 +39,6 @@ MOST_JOINED = 3_000
 """Units of a message up to which the next turn is added to it."""
 _MOST_MARKDOWN = 11_000
 _MOST_LINES = 40
-_INPUT = 140
 
 _CODE_OR_LINK = re.compile(
     r"```.*?```|`[^`\n]+`"
@@ -139,32 +130,13 @@ class ToolLine(Struct, frozen=True):
     """People who always allow calls like it, if that is why it ran."""
 
 
-def brief_input(name: str, values: Json) -> str:
-    """Return the input of a tool call in a few words on one line."""
-    if not isinstance(values, dict):
-        return one_line(_text_of(values), _INPUT)
-    if isinstance(values.get("url"), str):
-        return one_line(f"{values.get('method') or 'GET'} {values['url']}", _INPUT)
-    for field in ("command", "path", "question", "query"):
-        if isinstance(values.get(field), str):
-            return one_line(values[field], _INPUT)
-    named = [f"{key}={_text_of(value)}" for key, value in values.items()]
-    if len(named) == 1:
-        return one_line(_text_of(next(iter(values.values()))), _INPUT)
-    return one_line(", ".join(named), _INPUT)
-
-
-def _text_of(value: Json) -> str:
-    return value if isinstance(value, str) else encode(value).decode()
-
-
 _MARKS = {None: "…", True: EMOJI["completed"], False: EMOJI["failed"]}
 
 
 def tool_line(tool: ToolLine) -> str:
     """A call as a line of mrkdwn."""
     name = safe(one_line(tool.name.replace("__", " · "), 80))
-    brief = safe(one_line(tool.brief, _INPUT)).replace("`", "'")
+    brief = safe(one_line(tool.brief, INPUT)).replace("`", "'")
     said = f": `{brief}`" if brief else ""
     changed = " ✏️" if tool.edited else ""
     mark = WITHDRAWN if tool.over else "✍️ not run" if tool.in_place else _MARKS[tool.went_well]
@@ -219,7 +191,7 @@ def agent_message(
         if entry.text.strip():
             parts.append(safe(clip(entry.text.strip("\n").rstrip(), MOST_PART)))
         if entry.plan:
-            parts += [f"*{plan_title(entry.plan)}*", *plan_lines(entry.plan, over=entry.over)]
+            parts += [f"*{plan_title(entry.plan)}*", *map(step_line, plan_lines(entry.plan, over=entry.over))]
         parts += [tool_line(tool) for tool in entry.tools[:_MOST_LINES]]
         parts += [line for line in (entry.note, _ENDINGS.get(entry.ending, "")) if line]
     text = "\n".join(parts)

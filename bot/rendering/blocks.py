@@ -18,7 +18,8 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from bot.faces.marks import EMOJI, LISTENING, WITHDRAWN
-from bot.rendering.text import clip, cut, for_reader, one_line, plain, shown, take, weight
+from bot.faces.words import Step
+from bot.rendering.text import clip, cut, for_reader, mrkdwn, one_line, plain, shown, take, weight
 from engine.language.codec import Json, clean_text, encode
 from engine.language.counting import cells, plural
 
@@ -378,9 +379,8 @@ def aligned(columns: Sequence[str], rows: Sequence[Sequence[str]], most: int = 6
 
 
 # --- steps as a plan ----------------------------------------------------------------------------------------
-# Of lines of mrkdwn the block is made: each becomes a task, its sign the state, its label the title.
 
-INDENT = "\u2003"
+_INDENT = "\u2003"
 """A space that Slack does not swallow at the beginning of a line."""
 _TASK_STATES = {
     EMOJI["completed"]: "complete",
@@ -403,30 +403,36 @@ _TASK_SIGNED = {
 """Signs that say more than the state: they stay in the title."""
 MOST_TASKS = 50
 """Tasks of one plan, as Slack counts them."""
-TASK_TITLE = 150
+_TASK_TITLE = 150
 _TASK_DETAILS = 256
 _PIECE = re.compile(r"<(?P<inner>[^<>\n]+)>|`(?P<code>[^`\n]+)`")
 
 
-def plan_block(title: str, lines: Sequence[str]) -> Block:
-    """The plan of these lines of mrkdwn."""
-    tasks = [_task(number, line) for number, line in enumerate(lines, 1)]
-    return {"type": "plan", "title": title, "tasks": tasks}
+def step_line(step: Step) -> str:
+    """A step as a line of mrkdwn."""
+    return _INDENT * step.depth + mrkdwn(step.words)
 
 
-def _task(number: int, line: str) -> Block:
-    bare = line.lstrip(INDENT)
-    sign, _, rest = bare.partition(" ")
-    state = _TASK_STATES.get(sign) or _TASK_SIGNED.get(sign)
-    label, _, detail = (rest if state else bare).partition(" · ")
-    before = "› " * (len(line) - len(bare)) + (f"{sign} " if sign in _TASK_SIGNED else "")
+def plan_block(title: str, steps: Sequence[Step]) -> Block:
+    """The plan of these steps."""
+    return {
+        "type": "plan",
+        "title": title,
+        "tasks": [_task(number, step) for number, step in enumerate(steps, 1)],
+    }
+
+
+def _task(number: int, step: Step) -> Block:
+    sign = f"{step.sign} " if step.sign and step.sign not in _TASK_STATES else ""
+    label = plain(mrkdwn(step.label)).replace("`", "")
     task: Block = {
         "type": "task_card",
         "task_id": f"step-{number}",
-        "title": clip(before + plain(label).replace("`", ""), TASK_TITLE) or "…",
-        "status": state or "pending",
+        "title": clip("› " * step.depth + sign + label, _TASK_TITLE) or "…",
+        "status": {**_TASK_STATES, **_TASK_SIGNED}.get(step.sign, "pending"),
     }
-    return {**task, "details": _rich_text(cut(detail, _TASK_DETAILS))} if detail else task
+    detail = cut(mrkdwn(step.detail), _TASK_DETAILS)
+    return {**task, "details": _rich_text(detail)} if detail else task
 
 
 def _rich_text(mrkdwn: str) -> Block:

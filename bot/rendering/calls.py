@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bot.faces.question import Face, Ids, asked
+from bot.faces.places import around
+from bot.faces.question import Face, asked
+from bot.faces.words import Ids
 from bot.rendering import approvals
 from bot.rendering import blocks as kit
 from bot.rendering.blocks import Block, Rendered, actions, button, context, rendered, section, size
-from bot.rendering.flow import around
 from bot.rendering.grants import allowed_blocks
 from bot.rendering.prompts import buttons_of, more_menu, prompt_key, session_face
 from bot.rendering.text import cut, mrkdwn, one_line, person, safe, shown, whom
@@ -75,7 +76,7 @@ def calls_message(state: State, calls: Sequence[Asked], flow: Flow, ids: Ids, no
         head.append(actions([button(f"Approve all ({len(waiting)})", ALL, value, "primary")]))
     ruled = waiting[:1] if first.is_request else waiting
     rules = list(dict.fromkeys(mrkdwn(line) for said in ruled for line in said.rules))
-    where = " › ".join([safe(one_line(flow.name, 80)), *around(state, flow, first.path)])
+    where = safe(" › ".join([one_line(flow.name, 80), *around(state, flow, first.path)]))
     tail = [
         *([context(*rules)] if rules else []),
         context(f"#{first.number} to #{calls[-1].number} · {where}"),

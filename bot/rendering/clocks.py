@@ -4,29 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from bot.faces import run
+from bot.faces.places import asks_for, label_of
 from bot.faces.question import asked
-from bot.rendering.flow import label_of
-from bot.rendering.nested import asks_for
 from bot.rendering.text import as_code, date, one_line, safe, whom
 from engine.flow import Flow
 from engine.journal.queries import people_among
 from engine.journal.state import Asked, State
 from engine.language.counting import elapsed, ordinal
 
-_WHY = {
-    "is_archived": "the channel was archived",
-    "not_in_channel": "I was removed from the channel",
-    "channel_not_found": "I can no longer see the channel",
-    "is_inactive": "the channel is inactive",
-    "restricted_action": "I am not allowed to post there",
-    "restricted_action_read_only_channel": "the channel is read-only",
-    "restricted_action_thread_only_channel": "the channel only allows replies in threads",
-    "restricted_action_non_threadable_channel": "the channel does not allow replies",
-    "thread_not_found": "the first message of the thread was deleted",
-    "missing_scope": "the app lacks a permission (see `sayso doctor`)",
-    "msg_too_long": "the question is too long for Slack",
-    "not_shown": "Slack has not let me show the question for a day",
-}
 _REMEDY = {
     "is_archived": "Unarchive it",
     "not_in_channel": "Invite me again",
@@ -39,7 +25,7 @@ def reminder(
 ) -> str:
     """Return a reminder for the question's own thread, which mentions the people asked."""
     who = whom(asked(prompt, state.actor, names), state.actor, names)
-    waits = _linked(asks_for(state, prompt, flow), link)
+    waits = _linked(safe(asks_for(state, prompt, flow)), link)
     return f"🔔 {who}: still waiting for {waits} · {ordinal(count)} reminder{_until(prompt)}"
 
 
@@ -58,7 +44,7 @@ def escalation(
     told = prompt.escalate[step]
     people = [entry for entry in told["to"] if not entry.startswith("dm:") and entry in people_among([entry])]
     called = f"{whom(people, state.actor, names)}: " if people else ""
-    waits = _linked(asks_for(state, prompt, flow), link)
+    waits = _linked(safe(asks_for(state, prompt, flow)), link)
     parts = [
         f"⏫ {called}nobody has answered {waits} for {safe(elapsed(told['afterSeconds']))}{_until(prompt)}."
     ]
@@ -79,14 +65,9 @@ def told_elsewhere(state: State, prompt: Asked, flow: Flow, link: str | None) ->
     """The same for another channel, or one person."""
     place = f"<{link}|its thread>" if link else f"<#{(state.thread or {}).get('channel')}>"
     return (
-        f"⏫ *{safe(one_line(flow.name, 80))}* is waiting for an answer to *{asks_for(state, prompt, flow)}* "
+        f"⏫ *{safe(one_line(flow.name, 80))}* is waiting for an answer to *{safe(asks_for(state, prompt, flow))}* "
         f"in {place}: nobody has answered since {date(prompt.requested_at)}{_until(prompt)}."
     )
-
-
-def out_of_reach_words(reason: str | None) -> str:
-    """Return why a thread takes no posts; Slack's error if it has no description."""
-    return _WHY.get(reason or "", one_line(reason or "Slack refuses", 80))
 
 
 def out_of_reach(state: State, flow: Flow, reason: str, until: str | None) -> str:
@@ -95,7 +76,7 @@ def out_of_reach(state: State, flow: Flow, reason: str, until: str | None) -> st
     ends = f" If I cannot post there by {date(until)}, the run fails." if until else ""
     remedy = _REMEDY.get(reason, "Let me post there again")
     return (
-        f"⚠️ I cannot post in <#{channel}>: {safe(out_of_reach_words(reason))}. "
+        f"⚠️ I cannot post in <#{channel}>: {safe(run.out_of_reach(reason))}. "
         f"*{safe(one_line(flow.name, 80))}* ({safe(state.session_id)}) is waiting; nothing is lost. "
         f"{remedy}, and the run continues.{ends}"
     )
@@ -105,7 +86,7 @@ def deleted_too_often(state: State, prompt: Asked, flow: Flow) -> str:
     """Return the message to the requester when a question was deleted repeatedly."""
     channel = (state.thread or {}).get("channel")
     return (
-        f"⚠️ The question *{label_of(flow, prompt.path)}* of *{safe(one_line(flow.name, 80))}* in <#{channel}> was deleted "
+        f"⚠️ The question *{safe(label_of(flow, prompt.path))}* of *{safe(one_line(flow.name, 80))}* in <#{channel}> was deleted "
         f"{prompt.reposts + 1} times and is not shown again. It is still open{_until(prompt)}: "
         f"`sayso prompts answer {safe(prompt.prompt_id)}` answers it; `cancel` in the thread ends the run."
     )

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from msgspec import Struct, field
 
-from bot.faces.marks import EMOJI
+from bot.faces.end import End
 from bot.rendering.approvals import OPEN
 from bot.rendering.blocks import (
     MOST_MESSAGE,
@@ -38,12 +38,8 @@ from bot.rendering.blocks import (
     text_sections,
     with_id,
 )
-from bot.rendering.flow import WITHOUT_EFFECT, label_of, latest_visits, node_of, place_of
 from bot.rendering.home import START
-from bot.rendering.text import clip, cut, message_line, one_line, person, plain, safe, shown, weight
-from engine.flow import Flow
-from engine.journal.queries import is_rejection, verdict
-from engine.journal.state import State
+from bot.rendering.text import clip, cut, message_line, mrkdwn, one_line, plain, safe, shown, weight
 from engine.language.codec import Json, encode
 from engine.language.counting import plural
 from engine.language.template import open_code
@@ -53,58 +49,6 @@ from prompt_state.routing import Listener
 LOG = "output.txt"
 RETRY = "sayso:retry"
 """The action of the button that tries a failed session again; its value is the session's id."""
-_LINES = 12
-_MOST = 1_500
-_LINE = 300
-
-
-def tail_of(state: State) -> str:
-    """Return the last lines of the failed node's output, as mrkdwn; empty if there is none that the error does not say."""
-    text = _text(_details(state))
-    if not text:
-        return ""
-    lines = [clip(line, _LINE) for line in shown(text).splitlines() if line.strip()][-_LINES:]
-    while len(lines) > 1 and weight("\n".join(lines)) > _MOST:
-        lines.pop(0)
-    block = safe("\n".join(lines)).replace("```", "'''")
-    more = f"_Full output: `{LOG}`, below._" if log_of(state) is not None else ""
-    if len(lines) == 1 and str((state.error or {}).get("message")).endswith(lines[0]):
-        return more  # the error says it already
-    return f"```\n{block}\n```\n{more}".rstrip()
-
-
-def log_of(state: State) -> str | None:
-    """Return the failed node's whole output if the thread shows less of it; else None."""
-    details = _details(state)
-    text = _text(details)
-    both = [f"{name}:\n{details[name]}" for name in ("stderr", "stdout") if _said(details, name)]
-    lines = text.splitlines()
-    if (
-        len(both) < 2
-        and len(lines) <= _LINES
-        and weight(text) <= _MOST
-        and all(len(line) <= _LINE for line in lines)
-    ):
-        return None
-    return "\n".join(both)
-
-
-def _details(state: State) -> dict[str, Json]:
-    details = (state.error or {}).get("details")
-    return details if isinstance(details, dict) else {}
-
-
-def _text(details: dict[str, Json]) -> str:
-    """Return the most relevant output: standard error, else standard output."""
-    return next((str(details[name]).strip() for name in ("stderr", "stdout") if _said(details, name)), "")
-
-
-def _said(details: dict[str, Json], name: str) -> bool:
-    value = details.get(name)
-    return isinstance(value, str) and bool(value.strip())
-
-
-_NAMES_MOST = 8
 
 
 def message_blocks(text: str) -> list[Block]:
@@ -127,108 +71,27 @@ def duplicate(key: str) -> Rendered:
     return Rendered(text, blocks, {"event_type": "sayso_duplicate", "event_payload": {"key": key}})
 
 
-def end_note(
-    state: State,
-    flow: Flow,
-    key: str,
-    *,
-    by: Mapping[str, Json] | None = None,
-    reason: str | None = None,
-    bot_user_id: str | None = None,
-    link: str | None = None,
-) -> Rendered:
-    """Return the note about a bad end: the failure or the person who ended it, undone work, and possible actions.
-    `link` leads to the thread of the session that holds the refused lock."""
-    parts = [_why(state, flow, by, reason)]
-    if link is not None:
-        parts.append(f"<{link}|Open the run that holds the lock>")
-    tail = tail_of(state) if state.outcome == "failed" else ""
-    if tail:
-        parts.append(tail)
-    unknown = [path for path in state.active if state.nodes[path].type not in WITHOUT_EFFECT]
-    if unknown:
-        parts.append(
-            f"*Outcome unknown:* {_names([*dict.fromkeys(place_of(state, flow, one) for one in unknown)])}."
-        )
-    missing = _missing(state, flow)
-    if missing:
-        parts.append(f"*Not done:* {_names(missing)}.")
-    made = note("\n".join(parts), key)
-    if state.outcome not in ("failed", "aborted"):
+def end_note(said: End, key: str, bot_user_id: str | None = None) -> Rendered:
+    """Return the note about a bad end."""
+    parts = [mrkdwn(line) for line in said.lead]
+    if said.output:
+        block = safe("\n".join(said.output)).replace("```", "'''")
+        parts.append(f"```\n{block}\n```")
+    parts += [f"_Full output: `{LOG}`, below._"] if said.in_file else []
+    made = note("\n".join([*parts, *map(mrkdwn, said.undone)]), key)
+    if not said.again:
         return made
+    buttons = [button("Start again…", START, f"{said.flow_name}|{said.session_id}")]
+    if said.retry:
+        buttons.insert(0, button(f"Try again from {said.retry}", RETRY, said.session_id, "primary"))
     address = f"<@{bot_user_id}> " if bot_user_id else ""
-    anew = f"To start again: {address}`{safe(state.flow_name)}`."
-    blocks = [*made.blocks, actions(_remedies(state, flow))]
-    return Rendered(made.text, blocks, made.metadata, anew)
+    anew = f"To start again: {address}`{safe(said.flow_name)}`."
+    return Rendered(made.text, [*made.blocks, actions(buttons)], made.metadata, anew)
 
 
-def retried_text(state: State, flow: Flow, key: str, user: str) -> str:
+def retried_text(said: End, key: str, user: str) -> str:
     """Return the note of a bad end once the session is tried again, without buttons."""
-    return f"{end_note(state, flow, key).text}\n🔁 <@{user}> is retrying it below."
-
-
-def _remedies(state: State, flow: Flow) -> list[Block]:
-    """Return the buttons for a bad end. Only a failure can be retried; after a rejection or a cancellation one can start
-    again."""
-    again = button("Start again…", START, f"{state.flow_name}|{state.session_id}")
-    failed = _failed(state)
-    if state.outcome != "failed" or is_rejection(state.error) or failed is None:
-        return [again]
-    node = node_of(flow, failed)
-    step = failed if node is None else node.name or node.id
-    return [button(f"Try again from {shown(step)}", RETRY, state.session_id, "primary"), again]
-
-
-def _why(state: State, flow: Flow, by: Mapping[str, Json] | None, reason: str | None) -> str:
-    if state.outcome == "aborted":
-        who = f" by {person(by)}" if by else ""
-        said = f": {safe(one_line(reason, 200))}" if reason else ""
-        return f"{EMOJI['aborted']} *{safe(one_line(flow.name, 80))}* was cancelled{who}{said}."
-    error = state.error or {}
-    if is_rejection(error):
-        return (
-            f"{EMOJI['rejected']} *{safe(one_line(flow.name, 80))}* was {safe(one_line(verdict(error), 400))}"
-        )
-    message = safe(one_line(str(error.get("message") or error.get("type") or "no reason given"), 400))
-    place = _failed(state)
-    what = f" at *{place_of(state, flow, place)}*" if place else ""
-    return f"{EMOJI['failed']} *{safe(one_line(flow.name, 80))}* failed{what}: {message}"
-
-
-def _failed(state: State) -> str | None:
-    """Return the path of the node that failed the session, or None."""
-    error = state.error or {}
-    # A container fails with the error of an inner node, which has its path.
-    if error.get("path"):
-        return str(error["path"])
-    failed = [path for path, run in state.nodes.items() if run.status == "failed" and run.error == error]
-    return failed[-1] if failed else None
-
-
-def _missing(state: State, flow: Flow) -> list[str]:
-    """Return the nodes and passes that never began, ready for mrkdwn."""
-    found: list[str] = []
-    for scope, frame in sorted(state.frames.items()):
-        nodes = flow.lists[frame.list_id].nodes if frame.list_id in flow.lists else ()
-        container = state.containers.get(frame.owner or "")
-        # The rest of a conversation cannot be known.
-        if scope and (container is None or container.agent is None):
-            found += [place_of(state, flow, f"{scope}/{n.id}") for n in nodes if n.id not in frame.nodes]
-    for path, container in sorted(state.containers.items()):
-        left = (container.total or 0) - container.begun
-        if container.kind == "foreach" and left > 0:
-            found.append(f"{left:,} of the {container.total:,} passes of {place_of(state, flow, path)}")
-    broken = [
-        path for path, run in state.nodes.items() if run.status == "failed" and (run.error or {}).get("path")
-    ]
-    found += [f"the rest of {place_of(state, flow, path)}" for path in sorted(broken)]
-    begun = latest_visits(state)
-    return found + [label_of(flow, node.id) for node in flow.nodes if node.id not in begun]
-
-
-def _names(named: list[str]) -> str:
-    more = len(named) - _NAMES_MOST
-    return ", ".join(named[:_NAMES_MOST]) + (f" and {more} more" if more > 0 else "")
+    return f"{end_note(said, key).text}\n🔁 <@{user}> is retrying it below."
 
 
 MENU = "sayso:menu:"

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bot.faces.marks import mark_of
+from bot.faces.places import asks_for, place_of
+from bot.faces.run import Behind, lock_wait, out_of_reach
+from bot.faces.steps import open_prompts
 from bot.rendering.blocks import words
-from bot.rendering.card import Behind, lock_wait
-from bot.rendering.clocks import out_of_reach_words
-from bot.rendering.flow import place_of
-from bot.rendering.nested import asks_for, open_prompts
 from bot.rendering.notes import agent_labels
-from bot.rendering.text import cut, date, escape, one_line, safe, waiting_on
+from bot.rendering.text import cut, date, escape, mrkdwn, one_line, safe, waiting_on
 from engine.decide.outages import waited_out
 from engine.decide.question import timed_out
 from engine.flow import Flow
@@ -122,7 +121,7 @@ def _status_line(state: State, flow: Flow, now: str, behind: Behind | None) -> s
     age = safe(elapsed(timestamps.seconds_between(state.created_at, now)))
     head = f"{mark_of(state).emoji} *{escape(state.flow_name)}* is {_standing(state)}, started {age} ago"
     lock = lock_wait(state, behind)
-    lines = [f"waits for {lock}"] if lock else []
+    lines = [f"waits for {mrkdwn(lock)}"] if lock else []
     lines += [
         f"waits for {waiting_on(prompt, state.actor)}: {_question(state, prompt, flow)}"
         for prompt in open_prompts(state)
@@ -132,7 +131,7 @@ def _status_line(state: State, flow: Flow, now: str, behind: Behind | None) -> s
             what = {"retry": "tries again", "followUp": "listens until"}.get(timer.purpose, "waits until")
             if waited_out(state.nodes.get(timer.path)):
                 what = "waits for the provider (write here to retry now), next try"
-            lines.append(f"{what} {date(timer.due_at)}: {place_of(state, flow, timer.path)}")
+            lines.append(f"{what} {date(timer.due_at)}: {safe(place_of(state, flow, timer.path))}")
     more = len(lines) - _LINES
     lines = lines[:_LINES] + ([f"and {more} more"] if more > 0 else [])
     told = "\n   ".join([head, *lines])
@@ -143,7 +142,7 @@ def _standing(state: State) -> str:
     if state.ended and is_rejection(state.error):
         return safe(one_line(verdict(state.error), 200))
     if state.phase == "unreachable":
-        return f"out of reach: {safe(out_of_reach_words(state.pause_reason))}"
+        return f"out of reach: {safe(out_of_reach(state.pause_reason))}"
     if state.phase == "pausing":
         return "being paused: it waits for a step that cannot be stopped"
     if state.phase != "held":
@@ -155,7 +154,7 @@ def _standing(state: State) -> str:
 def _question(state: State, prompt: Asked, flow: Flow) -> str:
     """Return a question in a few words, with its place if it is nested."""
     question = _first_line(prompt.message)
-    return f"{asks_for(state, prompt, flow)}: {question}" if "/" in prompt.path else question
+    return f"{safe(asks_for(state, prompt, flow))}: {question}" if "/" in prompt.path else question
 
 
 def by(actor: Actor) -> str:

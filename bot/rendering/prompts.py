@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from bot.faces.question import Control, Face, Ids, Scene, face
+from bot.faces.places import around, label_of
+from bot.faces.question import Control, Face, Scene, face
+from bot.faces.words import Ids
 from bot.rendering import approvals
 from bot.rendering import blocks as kit
 from bot.rendering.blocks import LABEL, Block, Rendered, actions, button, context, section, size
-from bot.rendering.flow import around, label_of
 from bot.rendering.forms import form_about, form_controls, form_values
 from bot.rendering.grants import allowed_blocks
-from bot.rendering.text import in_full, mrkdwn, numbered, one_line, plain, safe, shown, weight
+from bot.rendering.text import in_full, mrkdwn, numbered, one_line, safe, shown, weight
 from engine.decide.prompt_timers import goto_of
 from engine.decide.question import summary
 from engine.flow import Flow
@@ -71,10 +72,10 @@ def session_face(
     scene = replace(
         told,
         flow=flow.name,
-        outside=() if prompt.input else [plain(name) for name in around(state, flow, prompt.path)],
-        node=plain(label_of(flow, prompt.path)),
-        covered=plain(label_of(flow, str(covers.get("path") or covers.get("nodeId") or ""))),
-        goto=plain(label_of(flow, goto_of(prompt) or "")),
+        outside=() if prompt.input else around(state, flow, prompt.path),
+        node=label_of(flow, prompt.path),
+        covered=label_of(flow, str(covers.get("path") or covers.get("nodeId") or "")),
+        goto=label_of(flow, goto_of(prompt) or ""),
         of_agent=prompt.kind == "ask" and agent_of(state, prompt.path) is not None,
         below=_stands_below(prompt),
     )

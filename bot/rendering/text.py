@@ -9,7 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from bot.faces.question import Icon, Part, People, Said, When, Whom, Words, asked, listed
+from bot.faces.question import asked
+from bot.faces.words import Code, Icon, Link, Part, People, Said, When, Whom, Words, listed
+from bot.faces.words import clip as clip
+from bot.faces.words import one_line as one_line
+from bot.faces.words import weight as weight
 from engine.forms.question import Question
 from engine.language import timestamps
 from engine.language.codec import Json
@@ -19,8 +23,6 @@ from prompt_state.slack_text import unescape, unmarked
 
 _TOKEN = re.compile(r"<[^<>\n]{1,500}>|&(?:amp|lt|gt);|```|.", re.DOTALL)
 _FENCE = "```"
-_DOUBLED = '"\\\n\t'
-"""Characters that JSON writes as two."""
 _MARKUP = re.compile(r"<([^<>\n]+)>")
 _SLACK_USER = re.compile(r"[UW][A-Z0-9]{2,}")
 _SLACK_CHANNEL = re.compile(r"[CG][A-Z0-9]{2,}")
@@ -43,11 +45,6 @@ def safe(text: str) -> str:
 def as_code(text: str) -> str:
     """Anybody's text of one line as mrkdwn's code, which no backtick in it ends."""
     return f"`{safe(text.replace('`', chr(39)))}`"
-
-
-def one_line(text: str, most: int) -> str:
-    """Return a text on one line of at most `most` characters, for small places."""
-    return clip(" ".join(shown(text).split()), most)
 
 
 _ITEM = re.compile(r"\n\s*(?:[-*•◦]|\d+[.)])\s+")
@@ -94,25 +91,6 @@ def _words(inner: str) -> str:
 
 
 # --- sizes -------------------------------------------------------------------------------------------------
-
-
-def weight(text: str) -> int:
-    """Return the size of a text in JSON, in UTF-16 units: never less than Slack's count."""
-    units = len(text.encode("utf-16-le", "surrogatepass")) // 2
-    return units + sum(map(text.count, _DOUBLED))
-
-
-def clip(text: str, most: int) -> str:
-    """Return plain text of at most `most` units, with an ellipsis if it was cut. Not for mrkdwn."""
-    if len(text) <= most and weight(text) <= most:
-        return text
-    room, kept = most - 1, []
-    for char in text:
-        room -= 2 if char in _DOUBLED or char > "\uffff" else 1
-        if room < 0:
-            break
-        kept.append(char)
-    return "".join(kept) + "…"
 
 
 def tokens(mrkdwn: str) -> Iterator[str]:
@@ -176,12 +154,16 @@ def _part(part: Part) -> str:
             return f"{sign} "
         case Said(text, most):
             return safe(one_line(text, most))
+        case Code(text, most):
+            return as_code(one_line(text, most))
+        case Link(address, label):
+            return f"<{address}|{label}>"
         case People(actors):
             return listed(map(person, actors))
         case Whom(entries, requester, ids, call):
             return whom(entries, requester, ids, call=call)
-        case When(at):
-            return date(at)
+        case When(at, form):
+            return date(at, _FORMS[form])
         case _:
             return part
 
@@ -253,16 +235,15 @@ def mentioning(mrkdwn: str, ids: Mapping[str, str]) -> str:
     return _ADDRESS.sub(lambda found: f"<@{ids[found[0]]}>" if found[0] in ids else found[0], mrkdwn)
 
 
-def waiting_on(
-    prompt: Question,
-    requester: Mapping[str, Json] | None,
-    ids: Mapping[str, str] | None = None,
-) -> str:
+def waiting_on(prompt: Question, requester: Mapping[str, Json] | None) -> str:
     """Return the people that an open prompt waits for, as mrkdwn in which groups are named without a mention."""
-    return whom(asked(prompt, requester, ids), requester, ids, call=False)
+    return whom(asked(prompt, requester), requester, call=False)
 
 
-def date(moment: str, form: str = "{date_short_pretty} at {time}") -> str:
+_FORMS = {"day": "{date_short_pretty} at {time}", "clock": "{time}", "second": "{time_secs}"}
+
+
+def date(moment: str, form: str = _FORMS["day"]) -> str:
     """A stored time as Slack shows it: in each reader's own timezone, with UTC where that is not known."""
     when = timestamps.from_text(moment)
     return f"<!date^{int(when.timestamp())}^{form}|{when:%Y-%m-%d %H:%M} UTC>"
@@ -284,8 +265,3 @@ def _in_own_time(found: re.Match[str]) -> str:
         return date(f"{found[1]}T{found[2]}{seconds}")
     except ValueError:  # somebody's own words that look like a moment and are none
         return found[0]
-
-
-def shortened(revision: str) -> str:
-    """Shorten a commit to its first letters, keeping any suffix; any other revision is unchanged."""
-    return re.sub(r"^([0-9a-f]{12})[0-9a-f]{28,52}\b", r"\1", revision)

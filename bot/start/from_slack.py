@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.config.library import Library
+from bot.faces.places import around
 from bot.inbound import decisions
 from bot.inbound.lines import BadLine, StartLine, parse
 from bot.inbound.meaning import Inform, Memory, OwnWish, RevokeGrant
@@ -23,7 +24,6 @@ from bot.outbound.notices import Notices
 from bot.outbound.progress import behind
 from bot.rendering import phrases
 from bot.rendering.blocks import rendered
-from bot.rendering.flow import around
 from bot.rendering.grants import line
 from bot.rendering.notes import note, start_blocks
 from bot.rendering.text import safe
@@ -85,7 +85,7 @@ class SessionStatus:
         for prompt in meant:
             state = await self.notices.engine.verified_state(prompt.session_id)
             flow = await self.notices.engine.flow_of(prompt.session_id)
-            places[prompt.prompt_id] = " › ".join(around(state, flow, prompt.path))
+            places[prompt.prompt_id] = safe(" › ".join(around(state, flow, prompt.path)))
         return places
 
     async def running(self, channel: str) -> str:

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from bot.faces import marks
-from bot.rendering.agents import brief_input, text_of
-from bot.rendering.plan import plan_lines, plan_steps, plan_title
+from bot.faces.tools import brief_input, plan_lines, plan_steps, plan_title
+from bot.rendering.agents import text_of
 from bot.rendering.text import plain
 from bot.terminal.console import Paint, clean, moment, one_line, plural
-from bot.terminal.narration import answered_by, as_played, error_text, item_at, item_of_failure, person
+from bot.terminal.narration import answered_by, as_played, error_text, item_at, item_of_failure, person, told
 from engine.decide import question
 from engine.forms import value_text
 from engine.journal import events as ev
@@ -160,7 +160,7 @@ def _agents(state: State, event: Event, path: str) -> Iterator[Described]:
         yield Described("said", path, one_line(said, 100))
     match event:
         case ev.AgentToolRequested() if steps := plan_steps(event.name, event.input):
-            lines = [plan_title(steps), *(clean(plain(step)) for step in plan_lines(steps))]
+            lines = [plan_title(steps), *(told(step.words) for step in plan_lines(steps))]
             yield Described("started", path, "\n      ".join(lines))
         case ev.AgentToolRequested():
             brief = one_line(brief_input(event.name, event.input))
@@ -176,8 +176,8 @@ def _agents(state: State, event: Event, path: str) -> Iterator[Described]:
             yield Described("failed" if event.is_error else "completed", path, why)
         case ev.AgentMessage(dropped=dict() as dropped):
             left_out = plural(sum(dropped.values()), "block")
-            told = f"the API dropped {left_out} of earlier thinking"
-            yield Described("interrupted", event.turn or "", told)
+            what = f"the API dropped {left_out} of earlier thinking"
+            yield Described("interrupted", event.turn or "", what)
         case ev.AgentCompacted():
             yield Described("completed", event.turn, f"{plural(event.replaced, 'message')} summarized")
         case ev.AgentBudget():

@@ -21,11 +21,12 @@ from typing import Any
 
 from bot.config.session_files import SessionFiles, keep, typed_paths
 from bot.faces.question import Face
+from bot.faces.run import lock_wait
 from bot.outbound.progress import behind
-from bot.rendering.card import lock_fact
 from bot.rendering.notes import as_plain, given_files
 from bot.rendering.prompts import session_face
 from bot.terminal.forms import EDIT, FILL, Filling, editing_of, filling_of
+from bot.terminal.narration import told
 from bot.terminal.screen import TerminalScreen
 from engine.decide import limits
 from engine.decide.commands import Answer, Edit, Policy, Shown
@@ -220,8 +221,10 @@ class Follower:
         if limits.pending(state):
             if not self.wait:
                 return False
-            fact = lock_fact(state, await behind(self.engine.writer, state))
-            self.screen.note(f"{fact}. It continues automatically; if you leave, it keeps its place.")
+            lock = told(lock_wait(state, await behind(self.engine.writer, state)))
+            self.screen.note(
+                f"Waits for {lock}. It continues automatically; if you leave, it keeps its place."
+            )
         elif due:
             if any(timer.purpose != "retry" for timer in state.timers.values() if timer.due_at in due):
                 # When a node is tried again was told with its failure.

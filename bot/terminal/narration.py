@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bot.faces.question import Face, Icon, Part, People, Said, When, Whom, Words, listed
-from bot.rendering.flow import item_label
+from bot.faces.places import item_label
+from bot.faces.question import Face
+from bot.faces.words import Code, Icon, Link, Part, People, Said, When, Whom, Words, listed
 from bot.rendering.prompts import session_face
 from bot.rendering.text import person as mentioned
 from bot.rendering.text import plain, whom
@@ -35,8 +36,10 @@ def _part(part: Part) -> str:
     match part:
         case Icon():
             return ""
-        case Said(text, most):
+        case Said(text, most) | Code(text, most):
             return one_line(text, most)
+        case Link(label=label):
+            return label
         case People(actors):
             return listed(person(one) if one.get("name") else plain(mentioned(one)) for one in actors)
         case Whom(entries, requester):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from bot.faces.run import Behind, lock_wait
+from bot.faces.tools import brief_input
 from bot.intents.agent_rows import Feedback, agent_of
-from bot.rendering.agents import HELPED, brief_input
-from bot.rendering.card import Behind, lock_fact
+from bot.rendering.agents import HELPED
 from bot.rendering.prompts import session_face
 from bot.rendering.text import plain, waiting_on
 from bot.terminal.console import Paint, ago, clean, moment, one_line
@@ -84,8 +85,10 @@ def show_lines(
             yield _fact("run by", head.owner)
         if head.quarantined:
             yield _fact("on hold", one_line(head.quarantined, 300))
-    if lock := lock_fact(state, view.behind):
-        yield _fact("lock", clean(lock))
+    if lock := lock_wait(state, view.behind):
+        yield _fact("waits for", told(lock))
+    elif state.lock is not None and not state.ended:
+        yield _fact("holds", f"lock {one_line(state.lock.name, 200)}")
     for why in view.absent:
         yield _fact("needs", f"{one_line(why, 200)}; without it the session is put on hold")
     if view.unread is not None:

@@ -16,9 +16,9 @@ from functools import cached_property
 from typing import TypeAlias
 from urllib.parse import urlencode
 
-from bot.faces.question import When
-from bot.rendering.agents import brief_input
-from bot.rendering.flow import item_label
+from bot.faces.places import item_label
+from bot.faces.tools import brief_input
+from bot.faces.words import When
 from bot.rendering.prompts import session_face
 from bot.rendering.text import for_reader, plain, read
 from bot.terminal.console import clean, one_line

@@ -9,6 +9,11 @@ from hypothesis import strategies as st
 from immutables import Map
 from msgspec.structs import asdict, replace
 
+from bot.faces.end import end
+from bot.faces.run import Facts, run
+from bot.rendering import notes
+from bot.rendering.blocks import Rendered
+from bot.rendering.card import card as written
 from engine.flow.node import Retry
 from engine.forms.question import Question
 from engine.journal.state import Asked, NodeRun, State, TimerRun
@@ -116,6 +121,16 @@ def session(*prompts: Asked, **fields: Any) -> State:
         open_prompts=Map({one.prompt_id: None for one in prompts if one.open}),
     )
     return replace(base, **fields)
+
+
+def card(state: State, flow: Any, now: str, *, folded: bool = False, **facts: Any) -> Rendered:
+    """The card of a session as Slack has it; `facts` are those of `Facts`."""
+    return written(run(state, flow, Facts(**facts), folded=folded), now)
+
+
+def end_note(state: State, flow: Any, key: str, *, bot_user_id: str | None = None, **how: Any) -> Rendered:
+    """The note of a bad end as Slack has it; `how` it ended is as for `end`."""
+    return notes.end_note(end(state, flow, **how), key, bot_user_id)
 
 
 def texts(value: Any) -> list[str]:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from bot.faces.tools import plan_steps
 from bot.intents import agent_rows
 from bot.intents.slots import SPEECH
 from bot.rendering.agents import Entry, agent_message
-from bot.rendering.plan import plan_steps
 from bot.terminal.console import Paint
 from bot.terminal.described import described, painted
 from bot.workspace.blocks import check_message

@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from bot.faces.tools import brief_input
 from bot.intents.agent_rows import marks
 from bot.intents.session_rows import slack_intents
 from bot.intents.slots import SHOW
@@ -18,14 +19,12 @@ from bot.rendering.agents import (
     Entry,
     ToolLine,
     agent_message,
-    brief_input,
     is_allowed,
     model_markdown,
     split_text,
     text_of,
     tool_line,
 )
-from bot.rendering.card import card
 from bot.rendering.text import weight
 from bot.workspace.blocks import check_message
 from engine.decide.commands import Command, NodeDone, Steer
@@ -34,7 +33,7 @@ from engine.journal.events import Event
 from engine.journal.records import PutOutbox
 from engine.journal.state import State
 from engine.language.codec import Json, decode
-from tests.bot.rendering_cases import texts
+from tests.bot.rendering_cases import card, texts
 from tests.engine.agents.talks import HEAD, Talk
 from tests.support.engine import ANA, flow_of
 from tests.support.hostile import BYSTANDER, GROUP, HOST, hostile_texts

@@ -18,10 +18,11 @@ from unittest.mock import patch
 from immutables import Map
 from msgspec.structs import replace
 
+from bot.faces.end import end
 from bot.faces.question import row_face
+from bot.faces.run import Behind
 from bot.rendering.blocks import Rendered
 from bot.rendering.calls import calls_message
-from bot.rendering.card import Behind, card
 from bot.rendering.clocks import (
     deleted_too_often,
     escalation,
@@ -30,7 +31,7 @@ from bot.rendering.clocks import (
     reminder,
     told_elsewhere,
 )
-from bot.rendering.notes import end_note, retried_text
+from bot.rendering.notes import retried_text
 from bot.rendering.prompts import question_message, session_face
 from bot.rendering.waiting import Waiting, question_blocks, waits_line
 from bot.terminal.narration import prompt_json
@@ -40,7 +41,7 @@ from engine.journal.queries import TURN
 from engine.journal.state import Asked, Grant, LockRun, NodeRun, State, TimerRun
 from engine.nodes.types.spec import Meter
 from prompt_state.question_row import prompt_state
-from tests.bot.rendering_cases import ANA, BEN, T0, T1, Flow, Node, prompt, session
+from tests.bot.rendering_cases import ANA, BEN, T0, T1, Flow, Node, card, end_note, prompt, session
 from tests.bot.test_agent_rendering import SHELL
 from tests.bot.test_rendering_nested import applied, rollout
 from tests.engine.agents.talks import HEAD, Talk
@@ -235,7 +236,7 @@ def runs() -> Iterator[tuple[str, State, Any, dict[str, Any]]]:
     asked = prompt(required=2, votes=VOTES, escalated=(0,), approvers=["ben@example.com", "@sre"])
     remind = TimerRun("r", "gate", T1, "remind", "prompt-1")
     waiting = session(asked, timers=Map({"r": remind}), flow_revision=f"{'ab' * 20} with changes")
-    around = {"lacks": ["secret TOKEN is not set"], "room": "https://room.example/", "names": NAMES}
+    around = {"lacks": ["secret TOKEN is not set"], "room": "https://room.example/", "ids": NAMES}
     yield "waits for people", waiting, Flow(), around
     yield "waits for people, its question on its card", waiting, Flow(), {**around, "folded": True}
     kinds = {"wait": "shell", "retry": "shell", "followUp": "shell", "provider": TURN}
@@ -310,8 +311,8 @@ def of_run(state: State, flow: Any, around: dict[str, Any]) -> str:
     parts = [written(card(state, flow, T1, **around))]
     if state.outcome in ("failed", "aborted"):
         link = "https://x.slack.com/1" if state.outcome == "failed" else None
-        note = end_note(state, flow, "end:1", by=BEN, reason="a <bad> idea", bot_user_id="UBOT", link=link)
-        parts += [written(note), retried_text(state, flow, "end:1", "U0LOCALBEN")]
+        note = end_note(state, flow, "end:1", by=BEN, reason="a <bad> idea", bot_user_id="UBOT", holder=link)
+        parts += [written(note), retried_text(end(state, flow), "end:1", "U0LOCALBEN")]
     return "\n--\n".join(parts)
 
 

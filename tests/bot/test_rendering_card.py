@@ -6,10 +6,11 @@ from hypothesis import given, settings
 from immutables import Map
 from msgspec.structs import replace
 
+from bot.faces.end import log_of
+from bot.faces.words import Code, Said, Step, When
 from bot.rendering.blocks import MOST_UNITS, plan_block, size
-from bot.rendering.card import card
 from bot.rendering.home import START, HomePage, Run, home_view
-from bot.rendering.notes import RETRY, end_note, log_of
+from bot.rendering.notes import RETRY
 from bot.rendering.prompts import question_message
 from bot.workspace.blocks import check_message
 from engine.journal.state import Frame, NodeRun, State, TimerRun
@@ -21,6 +22,8 @@ from tests.bot.rendering_cases import (
     Flow,
     Node,
     buttons,
+    card,
+    end_note,
     plain_texts,
     prompt,
     session,
@@ -49,7 +52,7 @@ def test_a_card_shows_the_flow_its_requester_inputs_and_every_node() -> None:
 
 def test_the_nodes_are_a_plan_where_slack_takes_one() -> None:
     """Each line is a task with its state; whom it waits for and times are Slack's own, nested nodes are marked."""
-    made = card(session(prompt(who=["ben@example.com"])), FLOW, T1, names={"ben@example.com": "U0LOCALBEN"})
+    made = card(session(prompt(who=["ben@example.com"])), FLOW, T1, ids={"ben@example.com": "U0LOCALBEN"})
     (plan,) = [block for block in made.blocks if block["type"] == "plan"]
     assert plan["title"] == "1 of 3 steps"
     assert [(task["title"], task["status"]) for task in plan["tasks"]] == [
@@ -57,17 +60,17 @@ def test_the_nodes_are_a_plan_where_slack_takes_one() -> None:
         ("🟡 Gate", "in_progress"),
         ("Tell", "pending"),
     ]
-    lines = [
-        "❌ Try · &lt;bad&gt; `rm &amp;` until <!date^1795300992^{time}|12:00>",
-        "\u2003🟡 Inner: `df -h`",
-        "… 3 more",
+    steps = [
+        Step("❌", ("Try",), (Said("<bad>"), " ", Code("rm &"), " until ", When(T1, "clock"))),
+        Step("🟡", ("Inner: ", Code("df -h")), depth=1),
+        Step("", ("… 3 more",)),
     ]
-    first, inner, rest = plan_block("x", lines)["tasks"]
+    first, inner, rest = plan_block("x", steps)["tasks"]
     assert first["details"]["elements"][0]["elements"] == [
         {"type": "text", "text": "<bad> "},
         {"type": "text", "text": "rm &", "style": {"code": True}},
         {"type": "text", "text": " until "},
-        {"type": "date", "timestamp": 1795300992, "format": "{time}", "fallback": "12:00"},
+        {"type": "date", "timestamp": 1795300992, "format": "{time}", "fallback": "2026-11-21 22:43 UTC"},
     ]
     assert (first["status"], inner["title"], rest["title"]) == ("error", "› 🟡 Inner: df -h", "… 3 more")
 

@@ -15,12 +15,24 @@ from msgspec.structs import replace
 from bot.rendering.approvals import edited_text, handed_text, whole, whole_blocks
 from bot.rendering.blocks import MOST_UNITS, size
 from bot.rendering.calls import ALL, MOST_TOGETHER, beside, calls_message, pairs
-from bot.rendering.card import card
 from bot.rendering.prompts import question_message, session_face
 from bot.rendering.text import shown
 from bot.workspace.blocks import check_message, check_view
 from engine.journal.state import Asked
-from tests.bot.rendering_cases import ANA, BEN, HOSTILE, T0, T1, Flow, buttons, prompt, session, texts, wild
+from tests.bot.rendering_cases import (
+    ANA,
+    BEN,
+    HOSTILE,
+    T0,
+    T1,
+    Flow,
+    buttons,
+    card,
+    prompt,
+    session,
+    texts,
+    wild,
+)
 from tests.support.proving import tries
 
 FLOW = Flow()

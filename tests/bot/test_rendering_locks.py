@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from bot.faces.run import Behind, holder_thread, lock_wait
 from bot.intents.session_rows import slack_intents
-from bot.rendering.card import Behind, card, card_key, holder_thread, lock_fact, lock_wait
+from bot.rendering.card import card_key
 from bot.rendering.phrases import status_text
+from bot.rendering.text import mrkdwn
+from bot.terminal.narration import told
 from engine.journal.state import LockRun, State
 from engine.language.counting import ordinal
-from tests.bot.rendering_cases import ANA, HOSTILE, T0, T1, THREAD, Flow
+from tests.bot.rendering_cases import ANA, HOSTILE, T0, T1, THREAD, Flow, card
 
 BEHIND = Behind("session-1", 2, "https://example.test/1")
 
@@ -38,7 +41,7 @@ def test_the_card_says_whom_it_waits_for() -> None:
 
 def test_a_hostile_name_is_harmless() -> None:
     """A name made of somebody's input pings nobody and links nowhere."""
-    text = lock_wait(session(HOSTILE), None)
+    text = mrkdwn(lock_wait(session(HOSTILE), None))
     assert "<!channel>" not in text
     assert "|a bank>" not in text
 
@@ -50,12 +53,13 @@ def test_status_says_it_too() -> None:
     assert "2nd in the queue" in told
 
 
-def test_a_terminal_says_which_lock_a_session_holds_or_waits_for() -> None:
-    """Nothing is said of a session without a lock, or that has ended."""
-    assert lock_fact(session(), BEHIND) == "waits for deploy-api, held by session-1; 2nd in the queue"
-    assert lock_fact(session(), None) == "waits for deploy-api"
-    assert lock_fact(session(acquired=T1), None) == "holds deploy-api"
-    assert lock_fact(session(phase="ended", acquired=T1), None) == lock_fact(State(), None) == ""
+def test_a_terminal_says_the_same_without_markup() -> None:
+    """Nothing is said of a session that has its lock, or none, or that has ended."""
+    queued = "lock deploy-api, held by session-1 · 2nd in the queue"
+    assert told(lock_wait(session(), Behind("session-1", 2))) == queued
+    assert told(lock_wait(session(), None)) == "lock deploy-api"
+    for over in (session(acquired=T1), session(phase="ended"), State()):
+        assert lock_wait(over, BEHIND) == ()
 
 
 def test_places_are_numbered_as_people_say_them() -> None:

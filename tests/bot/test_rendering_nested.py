@@ -9,14 +9,12 @@ from msgspec.structs import replace
 
 from bot.rendering import phrases
 from bot.rendering.blocks import MOST_UNITS, size
-from bot.rendering.card import card
-from bot.rendering.notes import end_note
 from bot.rendering.prompts import question_message
 from bot.workspace.blocks import check_message
 from engine.decide.commands import Hold, NodeBroke, NodeDone, Resume
 from engine.language import timestamps
 from prompt_state.question_row import prompt_state
-from tests.bot.rendering_cases import buttons, texts
+from tests.bot.rendering_cases import buttons, card, end_note, texts
 from tests.engine.agents.talks import Talk
 from tests.engine.walks import Walk, walks
 from tests.support.engine import ANA, BEN, Scenario, flow_of

@@ -38,8 +38,8 @@ def test_locks_are_listed_with_their_queues(cli: Cli) -> None:
         (waits, True),
     ]
     shown = cli.run("sessions", "show", waits).out
-    assert f"waits for deploy-api, held by {holder}; 1st in the queue" in shown
-    assert "holds deploy-api" in cli.run("sessions", "show", holder).out
+    assert f"waits for lock deploy-api, held by {holder} · 1st in the queue" in shown
+    assert "holds     lock deploy-api" in cli.run("sessions", "show", holder).out
     assert "lock deploy-api" in cli.run("sessions", "list").out
 
 

@@ -8,6 +8,7 @@ from functools import cache
 from itertools import groupby
 from typing import Any
 
+from bot.faces.run import Facts, run
 from bot.rendering.card import card
 from engine.flow.load import flow_from_body
 from engine.journal.events import Event, decode_event
@@ -345,7 +346,7 @@ def _messages(world: World, store: Any, sessions: list[Session]) -> Iterator[str
     yield from (f"{key_of(m) or m['text']!r} can still be pressed" for m in ours if live_buttons(m))
     by_key = by_keys(ours)
     for session in sessions:
-        wanted = card(session.state, session.flow, utc_now()).text
+        wanted = card(run(session.state, session.flow, Facts()), utc_now()).text
         shown = by_key.get(f"card:{session.head.session_id}")
         if shown is None or not shown["text"].startswith(wanted):
             yield f"the card of {session.head.session_id} shows {shown and shown['text']!r}, not {wanted!r}"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from bot.rendering.notes import end_note
 from engine.decide.commands import NodeCut, NodeDone, Steer
 from engine.decide.past import Past, plan
 from engine.flow import Flow
 from engine.flow.load import load_flow
 from engine.journal.history import Entry, marks, tree
 from engine.language.errors import SessionEnded
+from tests.bot.rendering_cases import end_note
 from tests.engine.agents.talks import DONE, SERVICE, Talk, talk
 from tests.support.engine import BEN, flow_of
 

@@ -1,4 +1,4 @@
-"""Views of a flow for rendering, and names of places in a session."""
+"""Names of places in a session, as plain text on one line, and what a flow has at them. Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from types import MappingProxyType
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from bot.rendering.text import one_line, safe
+from bot.faces.words import one_line
 from engine.flow import Flow, Node
-from engine.journal.state import State, visit_of
+from engine.journal.state import Asked, State, visit_of
 from engine.language.codec import Json
 from engine.nodes.types.registry import spec_of
 
@@ -90,18 +90,24 @@ def node_of(flow: Flow, path: str) -> Node | None:
 
 
 def label_of(flow: Flow, path: str) -> str:
-    """Return a node's name or id as mrkdwn; the path itself if the flow has no such node."""
+    """Return a node's name or id; the path itself if the flow has no such node."""
     last = segments(flow, path)[-1]
     if last.node is None:
-        return safe(one_line(path, 60))
+        return one_line(path, 60)
     again = f" ({last.visit})" if last.visit > 1 else ""
-    return safe(one_line(last.node.name or last.node.id, 60)) + again
+    return one_line(last.node.name or last.node.id, 60) + again
 
 
 def place_of(state: State, flow: Flow, path: str) -> str:
-    """Return the place of a node, ready for mrkdwn, outermost first: `rollout › us › Confirm`. Two passes of one node
-    differ by their items."""
+    """Return the place of a node, outermost first: `rollout › us › Confirm`. Two passes of one node differ by their
+    items."""
     return " › ".join([*around(state, flow, path), label_of(flow, path)])
+
+
+def asks_for(state: State, prompt: Asked, flow: Flow) -> str:
+    """Return the name of a prompt with its place: `rollout › us › Confirm`."""
+    label = one_line(prompt.node_name or "", 60) or label_of(flow, prompt.path)
+    return label if prompt.input else " › ".join([*around(state, flow, prompt.path), label])
 
 
 def items_around(state: State, path: str) -> dict[str, str]:
@@ -117,12 +123,12 @@ def items_around(state: State, path: str) -> dict[str, str]:
 
 
 def around(state: State, flow: Flow, path: str, items: Mapping[str, str] = MappingProxyType({})) -> list[str]:
-    """Return the containers and passes around a node, ready for mrkdwn, outermost first. Of many levels the innermost
-    are kept: they tell two places apart."""
+    """Return the containers and passes around a node, outermost first. Of many levels the innermost are kept: they tell
+    two places apart."""
     parts: list[str] = []
     for part in segments(flow, path)[:-1]:
         name = part.node.name if part.node is not None else ""
-        parts.append(safe(one_line(name or part.node_id, _ITEM_MOST)))
+        parts.append(one_line(name or part.node_id, _ITEM_MOST))
         if part.failed:
             parts.append("after its failure")
         if part.key is not None:
@@ -142,15 +148,15 @@ def around(state: State, flow: Flow, path: str, items: Mapping[str, str] = Mappi
 
 
 def pass_label(state: State, path: str, key: str, *, keyed: bool) -> str:
-    """Return the label of a pass of the container at `path`, ready for mrkdwn: its item, its branch or case (`keyed`),
-    else its number, from 1. `key` is the text in brackets in paths."""
+    """Return the label of a pass of the container at `path`: its item, its branch or case (`keyed`), else its number,
+    from 1. `key` is the text in brackets in paths."""
     if keyed or not key.isdecimal():
-        return safe(one_line(unquote(key), _ITEM_MOST)) or "default"
+        return one_line(unquote(key), _ITEM_MOST) or "default"
     container = state.containers.get(path)
     items = container.items if container is not None else None
     index = int(key)
     item = items[index] if items and index < len(items) else _failed_item(state, f"{path}[{key}]")
-    return safe(one_line(item_label(item), _ITEM_MOST)) or str(index + 1)
+    return one_line(item_label(item), _ITEM_MOST) or str(index + 1)
 
 
 def _failed_item(state: State, scope: str) -> Json:
