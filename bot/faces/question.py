@@ -289,16 +289,13 @@ def _clocks(prompt: Asked, scene: Scene) -> Iterator[Words]:
     if prompt.remind_seconds:
         hours = (" of working time (", Said(str(prompt.hours["timezone"]), 40), ")") if prompt.hours else ()
         yield (Icon("🔔"), "Reminder every ", Said(elapsed(prompt.remind_seconds)), *hours, ".")
-    told = [prompt.escalate[step]["to"] for step in prompt.escalated[-_STEPS:]]
+    told = []
+    for step in prompt.escalated[-_STEPS:]:
+        named = (entry.removeprefix("dm:") for entry in prompt.escalate[step]["to"])
+        targets = (Whom([entry], scene.requester, scene.ids, call=False) for entry in named)
+        told.append(joined(targets, ", "))
     if told:
-        targets = joined((_targets(entries, scene) for entries in told), "; ")
-        yield (Icon("⏫"), "Escalated to ", *targets, ".")
-
-
-def _targets(entries: Sequence[str], scene: Scene) -> Words:
-    """The targets of an escalation, without a mention."""
-    named = (entry.removeprefix("dm:") for entry in entries)
-    return joined((Whom([entry], scene.requester, scene.ids, call=False) for entry in named), ", ")
+        yield (Icon("⏫"), "Escalated to ", *joined(told, "; "), ".")
 
 
 # --- ways to answer ----------------------------------------------------------------------------------------

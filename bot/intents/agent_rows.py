@@ -50,7 +50,9 @@ def agent_rows(before: State, after: State, event: Event, events: Sequence[Event
     people's messages (`marks`). What a turn says is told with what stood around it while it was in progress."""
     match event:
         case AgentMessage(source="model", turn=str(turn)):
-            data = _is_structured(before, event.path) and bool(event.final)
+            container = before.containers.get(event.path or "")
+            agent = None if container is None else container.agent
+            data = agent is not None and agent.structured and bool(event.final)
             # What an agent answers that another one has called is not for people.
             final, cut = bool(event.final) and "/tool[" not in turn, bool(event.interrupted)
             rows = said_rows(before, turn, event.content, interrupted=cut, structured=data, final=final)
@@ -68,11 +70,6 @@ def agent_rows(before: State, after: State, event: Event, events: Sequence[Event
             return [*_plans_over(before, None), *(cut_row(before, path) for path in sorted(turns))]
         case _:
             return []
-
-
-def _is_structured(state: State, path: str | None) -> bool:
-    container = state.containers.get(path or "")
-    return container is not None and container.agent is not None and container.agent.structured
 
 
 def _is_turn(state: State, path: str) -> bool:

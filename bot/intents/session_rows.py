@@ -187,7 +187,10 @@ def _of_event(before: State, state: State, event: Event) -> Sequence[Row]:
         case SessionAborted():
             return [_end(state, event.actor, event.reason)]
         case SessionEnd(status="failed"):
-            return [_end(state, None, None), *_log(state)]
+            # All that a failed program wrote, where the thread shows only its end.
+            text = log_of(state)
+            log = [] if text is None else [_file(state, f"log:{state.session_id}", LOG, text)]
+            return [_end(state, None, None), *log]
         case _:
             return []
 
@@ -207,12 +210,6 @@ def _mark(key: str | None, row_key: str, name: str) -> list[PutOutbox]:
 
 def _of(key: str) -> str:
     return key.partition(":")[2]
-
-
-def _log(state: State) -> list[PutOutbox]:
-    """All that a failed program wrote, where the thread shows only its end."""
-    text = log_of(state)
-    return [] if text is None else [_file(state, f"log:{state.session_id}", LOG, text)]
 
 
 def _covered(state: State, prompt_id: str, key: str) -> list[PutOutbox]:

@@ -243,7 +243,10 @@ class Clocks(Sender):
         except Permanent as fault:
             log.warning("%s: %s", row.key, fault)
             if data["about"] == "escalation":
-                await self._say_refused(row, data["to"], state, fault)
+                told = refused_target(data["to"], str(fault))
+                lane = str((state.thread or {})["key"])
+                note_row = note_to(lane, f"{row.key}:refused", told, session_id=state.session_id)
+                await self.ledger.put([note_row])
             return Failed({"error": fault.reason, "message": str(fault)})
         return Sent(position(posted))
 
@@ -265,7 +268,3 @@ class Clocks(Sender):
         if data["about"] == "deleted":
             return deleted_too_often(state, prompt, flow)
         return told_elsewhere(state, prompt, flow, await self._link(prompt))
-
-    async def _say_refused(self, row: OutboxRow, to: str, state: State, fault: Permanent) -> None:
-        thread, text = str((state.thread or {})["key"]), refused_target(to, str(fault))
-        await self.ledger.put([note_to(thread, f"{row.key}:refused", text, session_id=state.session_id)])

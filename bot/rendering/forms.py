@@ -120,13 +120,9 @@ def _about_line(field: Field) -> str:
     if offered:
         more = f", {len(offered) - 5} more" if len(offered) > 5 else ""
         limits = one_line(", ".join(offered[:5]), 120) + more
-    words = f"• *{_bold(field)}*" + (f": {safe(one_line(limits, 160))}" if limits else "")
+    title = safe(one_line(str(field["title"]).replace("*", "∗"), 80))
+    words = f"• *{title}*" + (f": {safe(one_line(limits, 160))}" if limits else "")
     return words if field.get("required") else f"{words} _(optional)_"
-
-
-def _bold(field: Field) -> str:
-    """A title as it can be between asterisks."""
-    return safe(one_line(str(field["title"]).replace("*", "∗"), 80))
 
 
 def form_values(prompt: Question, values: Mapping[str, Json]) -> list[Block]:

@@ -203,14 +203,9 @@ def _run(entry: Run) -> Block:
         word += f" {date(state.updated_at)}" if state.ended else f", since {date(state.created_at)}"
     waits = f" · {plural(len(state.open_prompts), 'open question')}" if state.open_prompts else ""
     by = person(state.actor)
-    return section(
-        f"{mark_of(state).emoji} {_linked(state.flow_name, entry.link)} · {word}{waits}\nstarted by {by}"
-    )
-
-
-def _linked(name: str, link: str | None) -> str:
-    words = safe(one_line(name, 80))
-    return f"*<{link}|{words}>*" if link else f"*{words}*"
+    name = safe(one_line(state.flow_name, 80))
+    linked = f"<{entry.link}|{name}>" if entry.link else name
+    return section(f"{mark_of(state).emoji} *{linked}* · {word}{waits}\nstarted by {by}")
 
 
 def _flows(flows: Mapping[str, Flow]) -> list[Block]:

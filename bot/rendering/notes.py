@@ -101,10 +101,10 @@ _MOST_ASKED = 25
 def menu_blocks(text: str, asked: Sequence[PromptState], ts: str, author: str) -> list[Block]:
     """Return the text (mrkdwn) and a button for each question. A button carries ids: the question, the message (`ts`),
     and its author; the message is read again from the store."""
-    buttons = [
-        button(_label(prompt), f"{MENU}{n}", f"{prompt.prompt_id}|{prompt.nonce}|{ts}|{author}")
-        for n, prompt in enumerate(asked[:_MOST_ASKED])
-    ]
+    buttons = []
+    for n, prompt in enumerate(asked[:_MOST_ASKED]):
+        label = (f"#{prompt.number} " if prompt.number else "") + message_line(plain(prompt.message), 60)
+        buttons.append(button(label, f"{MENU}{n}", f"{prompt.prompt_id}|{prompt.nonce}|{ts}|{author}"))
     return [*message_blocks(text), actions(buttons)]
 
 
@@ -127,11 +127,6 @@ def agent_labels(agents: Sequence[Listener]) -> list[tuple[Listener, str]]:
         (agent, agent.name if names.count(agent.name) == 1 else f"{agent.name} · {agent.path}")
         for agent in agents
     ]
-
-
-def _label(prompt: PromptState) -> str:
-    number = f"#{prompt.number} " if prompt.number else ""
-    return number + message_line(plain(prompt.message), 60)
 
 
 _BUTTONS = 10

@@ -169,18 +169,14 @@ def _part(part: Part) -> str:
 
 
 def person(actor: Mapping[str, Json] | None) -> str:
-    """An actor's record as mrkdwn: a mention of somebody in Slack, the name of anybody else."""
+    """An actor's record as mrkdwn: a mention of somebody in Slack, with the absent person they stood in for; the name of
+    anybody else."""
     record = actor or {}
     actor_id = str(record.get("id") or "")
     if _SLACK_USER.fullmatch(actor_id):
-        return f"<@{actor_id}>{_in_place(record)}"
+        absent = record.get("for")
+        return f"<@{actor_id}> for {person(absent)}" if isinstance(absent, dict) else f"<@{actor_id}>"
     return safe(one_line(str(record.get("name") or actor_id.removeprefix("local:") or "somebody"), 80))
-
-
-def _in_place(record: Mapping[str, Json]) -> str:
-    """Return the absent person that the actor stood in for."""
-    absent = record.get("for")
-    return f" for {person(absent)}" if isinstance(absent, dict) else ""
 
 
 def picked(field: Mapping[str, Json], value: Json) -> str | None:
