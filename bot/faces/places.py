@@ -44,7 +44,8 @@ def segments(flow: Flow, path: str) -> list[Segment]:
     nodes: Sequence[Node] = flow.nodes
     before = ""
     for part in path.split("/"):
-        if found and _is_agent(found[-1].node) and _OF_AGENT.fullmatch(part):
+        owner = found[-1].node if found else None
+        if owner is not None and spec_of(owner.type).talks and _OF_AGENT.fullmatch(part):
             before = f"{before}{part}/"
             continue
         match = _SEGMENT.fullmatch(part.partition("#")[0])
@@ -56,10 +57,6 @@ def segments(flow: Flow, path: str) -> list[Segment]:
         nodes = _inside(flow, found[-1])
         before = f"{before}{part}/"
     return found
-
-
-def _is_agent(node: Node | None) -> bool:
-    return node is not None and spec_of(node.type).talks
 
 
 def _inside(flow: Flow, part: Segment) -> Sequence[Node]:

@@ -233,24 +233,22 @@ class Deliveries(Sender):
         place = await self._place(config, state, data["path"])
         result = result_of(row)
         if "ts" not in result and made.message is not None:
-            posted = await self._posted(row, config, place, made)
-            thread_ts = place.thread_ts if isinstance(place, Place) else None
-            result = {**position(posted), "permalink": await self.link(posted, thread_ts)}
+            if isinstance(place, Posted):
+                # An edit can be repeated without harm: nothing is looked up.
+                await self.calls.edit(place, made.message)
+                result = {**position(place), "permalink": await self.link(place)}
+            else:
+                aloud = bool(config.get("broadcast"))
+                posted = await self.poster.once(row, place, made.message, broadcast=aloud)
+                result = {**position(posted), "permalink": await self.link(posted, place.thread_ts)}
             if made.extras:
                 await self.ledger.keep(row, result)
         if made.extras:
-            result = await self._extras(row, result, _beside(place, result), made.extras, state)
+            # Files are in the thread of their message.
+            if isinstance(place, Posted) or place.thread_ts is None:
+                place = Place(place.channel, result.get("ts"))
+            result = await self._extras(row, result, place, made.extras, state)
         return result
-
-    async def _posted(
-        self, row: OutboxRow, config: Mapping[str, Json], place: Place | Posted, made: Delivered
-    ) -> Posted:
-        assert made.message is not None
-        if isinstance(place, Posted):
-            # An edit can be repeated without harm: nothing is looked up.
-            await self.calls.edit(place, made.message)
-            return place
-        return await self.poster.once(row, place, made.message, broadcast=bool(config.get("broadcast")))
 
     async def _place(self, config: Mapping[str, Json], state: State, path: str) -> Place | Posted:
         """Return the destination; for an update the message to change."""
@@ -332,10 +330,3 @@ def undelivered(row: OutboxRow, message: str) -> Sequence[InboxItem]:
 def _outcome(do: str, row: OutboxRow, data: dict[str, Json], **fields: Any) -> InboxItem:
     fields = {"path": data["path"], "attempt": data["attempt"], **fields}
     return remote_commands.item(f"{do}:{row.key}", data["sessionId"], do, **fields)
-
-
-def _beside(place: Place | Posted, result: Mapping[str, Json]) -> Place:
-    """Return the destination of files: the thread of their message."""
-    if isinstance(place, Place) and place.thread_ts is not None:
-        return place
-    return Place(place.channel, result.get("ts"))

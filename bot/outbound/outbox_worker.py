@@ -161,8 +161,10 @@ class Outbound:
         """Send until `stop()`. Raises `AuthLost` when the token is not accepted any more, and `StorageBroken`."""
         try:
             while not self._stopping and not self.failure.done():
-                pause = await self._look()
-                await self._sleep(pause)
+                try:
+                    await wait_at_most(await self._look(), self._wake)
+                finally:
+                    self._wake.clear()
         finally:
             for task in self._without_turn:
                 task.cancel()
@@ -192,12 +194,6 @@ class Outbound:
         self._stopping = True
         self.streams.stop()
         self._wake.set()
-
-    async def _sleep(self, seconds: float) -> None:
-        try:
-            await wait_at_most(seconds, self._wake)
-        finally:
-            self._wake.clear()
 
     # --- lanes ---------------------------------------------------------------------------------------------
 

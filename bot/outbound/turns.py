@@ -57,19 +57,17 @@ def urgency_of(row: OutboxRow) -> Urgency:
     """Return the urgency of a row."""
     slot = slot_of(row)
     if not is_edit(row):
-        return Urgency.QUESTION if row.kind in _FIRST or slot in (CARD, QUESTION) else _of_words(row)
+        if row.kind in _FIRST or slot in (CARD, QUESTION):
+            return Urgency.QUESTION
+        if row.kind == "mark":
+            return Urgency.MARK
+        return Urgency.PROGRESS if row.kind in _BESIDE else Urgency.RESULT
     data: dict[str, Json] = decode(row.payload)
     if row.kind == "edit" or (slot == QUESTION and data["live"]):
         return Urgency.WAITED_FOR
     if slot == QUESTION or (slot == CARD and data.get("over")):
         return Urgency.CLOSING
     return Urgency.RESULT if slot == SPEECH and "tools" not in data else Urgency.PROGRESS
-
-
-def _of_words(row: OutboxRow) -> Urgency:
-    if row.kind == "mark":
-        return Urgency.MARK
-    return Urgency.PROGRESS if row.kind in _BESIDE else Urgency.RESULT
 
 
 def method_of(row: OutboxRow) -> str | None:

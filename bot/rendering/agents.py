@@ -79,7 +79,9 @@ def model_markdown(text: str, hosts: frozenset[str] = frozenset()) -> str:
         return f"\ue000{len(links) - 1}\ue001"
 
     kept = _CODE_OR_LINK.sub(keep, text.replace("\ue000", "").replace("\ue001", ""))
-    made = harmless(_closed(kept))
+    if (opened := open_code(kept)) is not None and opened[1].startswith("```"):
+        kept = f"{kept.rstrip(chr(10))}\n{opened[1]}"
+    made = harmless(kept)
     # Separate the link from characters that would turn it into a picture, or wrap another link around it.
     made = re.sub("([!\\]\\\\<])(?=\ue000)", r"\1 ", made)
     return _TOKEN.sub(lambda found: links[int(found[1])], made)
@@ -91,13 +93,6 @@ def _link(label: str | None, url: str) -> str:
     if not words or _LEADS.search(words):
         return url
     return f"[{words}]({url})"
-
-
-def _closed(text: str) -> str:
-    opened = open_code(text)
-    if opened is None or not opened[1].startswith("```"):
-        return text
-    return f"{text.rstrip(chr(10))}\n{opened[1]}"
 
 
 def split_text(text: str) -> list[str]:
@@ -259,7 +254,8 @@ def text_of(content: Sequence[Mapping[str, Json]]) -> str:
             for each in block.get("citations") or ()
             if isinstance(each, dict) and each.get("url")
         }
-        links = ", ".join(f"[{_title(title)}]({url})" for url, title in found.items())
+        titles = {url: one_line(re.sub(r"[\[\]()]", " ", title), 60) for url, title in found.items()}
+        links = ", ".join(f"[{title}]({url})" for url, title in titles.items())
         sources = f" ({links})" if links else ""
         # Text with sources comes in pieces, one for each source.
         pieces = before == block["type"] == "text" and (cited or sources)
@@ -270,7 +266,3 @@ def text_of(content: Sequence[Mapping[str, Json]]) -> str:
 
 
 _SAYS = {"text": "text", "thinking": "thinking"}
-
-
-def _title(text: str) -> str:
-    return one_line(re.sub(r"[\[\]()]", " ", text), 60)
