@@ -21,12 +21,12 @@ _NAMES = 8
 
 
 class End(Struct, frozen=True, kw_only=True):
-    """What is said of a bad end, as values."""
+    """The text and the actions of the note about a bad end, as values."""
 
     session_id: str
     flow_name: str
     lead: Sequence[Words]
-    """What happened, and where the run is that stood in the way."""
+    """The failure or the decision, and a link to the run that stood in the way."""
     output: Sequence[str]
     """The last lines of the failed program's output, unless the error says them."""
     in_file: bool

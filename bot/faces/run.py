@@ -35,13 +35,8 @@ _AHEAD, _NEXT = 8, 1
 _BEHIND = 20
 _INPUTS = 12
 
-_COUNTED = {
-    "completed": "done",
-    "rejected": "rejected",
-    "failed": "failed",
-    "skipped": "skipped",
-    "unknown": "unknown",
-    "not run": "not run",
+_COUNTED = {"completed": "done"} | {
+    word: word for word in ("rejected", "failed", "skipped", "unknown", "not run")
 }
 _UNREACHABLE = {
     "is_archived": "the channel was archived",
@@ -69,8 +64,9 @@ class Behind(NamedTuple):
 
 
 class Facts(Struct, frozen=True, kw_only=True):
-    """What a run does not know of itself: the known `ids`, the session ahead in the queue for its lock (`behind`), the
-    progress of running nodes by path, what later steps lack here, and the address of the control `room`."""
+    """Facts about a run that are not its own: the known `ids`, the session ahead in the queue for its lock (`behind`), the
+    progress of running nodes by path (`meters`), the resources that later steps lack here, and the address of the control
+    `room`."""
 
     ids: Ids = None
     behind: Behind | None = None
@@ -80,13 +76,13 @@ class Facts(Struct, frozen=True, kw_only=True):
 
 
 class Run(Struct, frozen=True, kw_only=True):
-    """What a run says of itself, as values."""
+    """The text and the controls of a run's card, as values."""
 
     session_id: str
     flow: str
     sign: str
     lead: Words
-    """How it stands, in one short line: on a phone only that may be seen. At the end also why."""
+    """Its state in one short line: on a phone only that may be seen. At the end also the reason."""
     origin: Words
     inputs: str
     lacks: Sequence[str]
@@ -196,7 +192,7 @@ def out_of_reach(reason: str | None) -> str:
 
 
 def _ended(state: State, flow: Flow) -> Words:
-    """How it ended and after how long, what was done and what was not, and why it was so."""
+    """The end and the time that it took, the counts of what was done and what was not, and the reason."""
     word: Words = (f"*{in_words(state.outcome or 'failed').capitalize()}*",)
     reason = ""
     if is_rejection(state.error):

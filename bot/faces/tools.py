@@ -1,4 +1,4 @@
-"""What an agent does with tools, in a few words: the input of a call, and the plan that it states of its own work. Pure."""
+"""Tools of an agent in a few words: the input of a call, and the plan that it states of its own work. Pure."""
 
 from __future__ import annotations
 

@@ -18,15 +18,8 @@ from bot.intents.session_rows import direct_row, ephemeral_row, note_to
 from bot.outbound.calls import Place, Posted
 from bot.outbound.posts import DROPPED, Failed, Outcome, Sent, is_uncertain, position
 from bot.outbound.sender import Send, Sender, thread_of
+from bot.rendering import clocks
 from bot.rendering.approvals import handed_text
-from bot.rendering.clocks import (
-    deleted_too_often,
-    escalation,
-    out_of_reach,
-    refused_target,
-    reminder,
-    told_elsewhere,
-)
 from bot.rendering.notes import note
 from bot.rendering.text import for_reader
 from bot.wire.client import Permanent
@@ -197,7 +190,7 @@ class Clocks(Sender):
         if (not prompt.open or prompt.reminders > data["count"]) and not is_uncertain(row):
             return Sent(DROPPED)
         names = await self.ids(prompt)
-        text = reminder(state, prompt, flow, names, data["count"], await self._link(prompt))
+        text = clocks.reminder(state, prompt, flow, names, data["count"], await self._link(prompt))
         return await self._in_thread(row, state, text)
 
     async def escalate(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
@@ -208,7 +201,7 @@ class Clocks(Sender):
         told = prompt.escalate[data["step"]]["to"]
         asked = prompt.approvers or prompt.who or ()
         names = await self.names(map(str, [*asked, *(entry.removeprefix("dm:") for entry in told)]))
-        text = escalation(state, prompt, flow, names, data["step"], await self._link(prompt))
+        text = clocks.escalation(state, prompt, flow, names, data["step"], await self._link(prompt))
         return await self._in_thread(row, state, text)
 
     async def handed(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
@@ -243,7 +236,7 @@ class Clocks(Sender):
         except Permanent as fault:
             log.warning("%s: %s", row.key, fault)
             if data["about"] == "escalation":
-                told = refused_target(data["to"], str(fault))
+                told = clocks.refused_target(data["to"], str(fault))
                 lane = str((state.thread or {})["key"])
                 note_row = note_to(lane, f"{row.key}:refused", told, session_id=state.session_id)
                 await self.ledger.put([note_row])
@@ -261,10 +254,10 @@ class Clocks(Sender):
         if data["about"] == "unreachable":
             if state.phase != "unreachable" and not is_uncertain(row):
                 return None
-            return out_of_reach(state, flow, data["reason"], data.get("until"))
+            return clocks.out_of_reach(state, flow, data["reason"], data.get("until"))
         _, _, prompt = await self.about(data)
         if not prompt.open and not is_uncertain(row):
             return None
         if data["about"] == "deleted":
-            return deleted_too_often(state, prompt, flow)
-        return told_elsewhere(state, prompt, flow, await self._link(prompt))
+            return clocks.deleted_too_often(state, prompt, flow)
+        return clocks.told_elsewhere(state, prompt, flow, await self._link(prompt))

@@ -6,28 +6,8 @@ from __future__ import annotations
 from hashlib import sha256
 
 from bot.faces.run import Run
-from bot.rendering.blocks import (
-    MOST_BLOCKS,
-    MOST_TASKS,
-    MOST_TEXT,
-    MOST_UNITS,
-    Rendered,
-    actions,
-    button,
-    context,
-    fit,
-    header,
-    lacking,
-    plan_block,
-    rendered,
-    section,
-    sections,
-    size,
-    small,
-    step_line,
-    with_id,
-    words,
-)
+from bot.rendering import blocks as kit
+from bot.rendering.blocks import Rendered, actions, button, context, section, size, words
 from bot.rendering.text import cut, date, mrkdwn, one_line, safe
 from engine.language.codec import encode
 
@@ -45,12 +25,12 @@ def card_key(session_id: str) -> str:
 def card(said: Run, now: str) -> Rendered:
     """Return a run's card as it is drawn at this moment."""
     key, status = card_key(said.session_id), f"{said.sign} {mrkdwn(said.lead)}"
-    head = [header(f"{said.sign} {said.flow}", key), section(status, most=900)]
+    head = [kit.header(f"{said.sign} {said.flow}", key), section(status, most=900)]
     head += [] if said.folded else [context(mrkdwn(said.origin), most=600)]
-    head += [small(said.inputs, most=1_500)] if said.inputs else []
-    head += lacking(said.lacks)
-    head += [small(f"🔁 Continued past a limit: {said.limits}", most=600)] if said.limits else []
-    as_of = with_id(context(f"As of {date(now, '{time_secs}')}", most=300), AS_OF)
+    head += [kit.small(said.inputs, most=1_500)] if said.inputs else []
+    head += kit.lacking(said.lacks)
+    head += [kit.small(f"🔁 Continued past a limit: {said.limits}", most=600)] if said.limits else []
+    as_of = kit.with_id(context(f"As of {date(now, '{time_secs}')}", most=300), AS_OF)
     tail = [as_of] if said.open and not said.folded else []
     if said.can_cancel:
         confirm = {
@@ -61,24 +41,23 @@ def card(said: Run, now: str) -> Rendered:
             "style": "danger",
         }
         tail.append(actions([{**button("Cancel", CANCEL, said.session_id), "confirm": confirm}]))
-    lines = [step_line(step) for step in said.steps]
-    steps = (
-        context("\n".join(lines), most=1_500) if said.folded and lines else plan_block(said.far, said.steps)
-    )
+    lines = [kit.step_line(step) for step in said.steps]
+    plan = kit.plan_block(said.far, said.steps)
+    steps = context("\n".join(lines), most=1_500) if said.folded and lines else plan
     blocks = [*head, steps, *tail]
-    if not lines or len(lines) > MOST_TASKS or size(blocks) > MOST_UNITS:
-        blocks = fit(head, sections(lines), tail)
-    return rendered(f"{safe(one_line(said.flow, 80))}: {status}", blocks, key)
+    if not lines or len(lines) > kit.MOST_TASKS or size(blocks) > kit.MOST_UNITS:
+        blocks = kit.fit(head, kit.sections(lines), tail)
+    return kit.rendered(f"{safe(one_line(said.flow, 80))}: {status}", blocks, key)
 
 
 def with_question(card: Rendered, question: Rendered, *, is_open: bool) -> Rendered | None:
     """The card and the question with which its session opened, as one message; None where that is too much for one."""
     # The question last: a phone shows the end of a message that is longer than its screen.
     blocks = [*card.blocks, {"type": "divider"}, *question.blocks]
-    if len(blocks) > MOST_BLOCKS or size(blocks) > MOST_UNITS:
+    if len(blocks) > kit.MOST_BLOCKS or size(blocks) > kit.MOST_UNITS:
         return None
     first, second = (question, card) if is_open else (card, question)
-    text = cut(f"{first.text}\n{second.text}", MOST_TEXT)
+    text = cut(f"{first.text}\n{second.text}", kit.MOST_TEXT)
     return Rendered(text, blocks, card.metadata, question.plain)
 
 
