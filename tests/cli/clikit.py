@@ -71,6 +71,11 @@ class Cli:
         path.write_text(text)
         return path
 
+    def flow(self, name: str, *nodes: str, head: str = "") -> Path:
+        """A flow in the folder of flows: its head, and its nodes in YAML, each on a line."""
+        listed = "".join(f"  - {node}\n" for node in nodes)
+        return self.write(f"flows/{name}.yml", f"flow: {name}\n{head}nodes:\n{listed}")
+
     def lines(self, name: str) -> list[str]:
         """The lines of a file, none where there is no file: what nodes that count their runs wrote."""
         path = self.cwd / name
@@ -87,6 +92,12 @@ class Cli:
             return Done(done.returncode, done.stdout, done.stderr)
         done = prefork.run(command(*arguments), cwd=self.cwd, env=environ, stdin=stdin, timeout=DEADLINE)
         return Done(done.returncode, done.stdout, done.stderr)
+
+    def asked(self, *arguments: str) -> str:
+        """The id of the question at which a run stops."""
+        done = self.run("run", *arguments)
+        assert done.code == 3, done
+        return str(done.json["prompts"][0]["promptId"])
 
     @contextlib.contextmanager
     def started(self, *arguments: str) -> Iterator[prefork.Forked]:
@@ -141,6 +152,12 @@ class Terminal:
     def type(self, text: str) -> None:
         """Type text and press Enter."""
         os.write(self._master, text.encode() + b"\n")
+
+    def answer(self, question: str, text: str) -> None:
+        """Wait for a question and answer it."""
+        self.expect(question)
+        self.expect("> ")
+        self.type(text)
 
     def interrupt(self) -> None:
         """Press Ctrl-C."""

@@ -75,8 +75,12 @@ def test_a_wait_of_25_days_is_left(cli: Cli) -> None:
 def test_the_delay_before_another_try_is_left(cli: Cli) -> None:
     """A backoff is time like any other; the next command does what is due then."""
     cli.write("flows/flaky.yml", FLAKY.replace("200ms", "2h, max_delay: 3h"))
-    (wait,) = rests(cli, "run", "flaky", "--no-input")["waitsFor"]
+    document = rests(cli, "run", "flaky", "--no-input")
+    (wait,) = document["waitsFor"]
     assert (wait["kind"], wait["for"], wait["path"]) == ("time", "retry", "x")
+    assert "a time: " in cli.run("sessions", "list").out
+    again = rests(cli, "sessions", "resume", document["sessionId"], "--no-wait")
+    assert again["waitsUntil"] == document["waitsUntil"]
 
 
 def test_with_wait_a_command_stays(cli: Cli) -> None:
@@ -96,13 +100,10 @@ def test_a_held_session_waits_for_a_person(cli: Cli) -> None:
 
 def test_an_answer_after_its_deadline_is_refused_and_the_deadline_applied(cli: Cli) -> None:
     """The command says when the deadline was and what happened then, and exits with 5; the step did not run."""
-    cli.write(
-        "flows/late.yml",
-        """flow: late
-nodes:
-  - {id: gate, type: approval, with: {message: Go?, approvers: ["@sre"], timeout: 100ms}}
-  - {id: work, type: shell, with: {run: [touch, ran], cwd: .}}
-""",
+    cli.flow(
+        "late",
+        '{id: gate, type: approval, with: {message: Go?, approvers: ["@sre"], timeout: 100ms}}',
+        "{id: work, type: shell, with: {run: [touch, ran], cwd: .}}",
     )
     document = rests(cli, "run", "late", "--no-input")
     (prompt,) = document["prompts"]

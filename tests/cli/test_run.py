@@ -17,7 +17,7 @@ import pytest
 
 from bot.cli.app import run
 from engine.run.stored import utc_now
-from tests.cli.clikit import Cli, Terminal, command, environment, until
+from tests.cli.clikit import Cli, command, environment, until
 from tests.cli.flowtexts import counting, gated, long_running, two_questions
 
 pytestmark = pytest.mark.process
@@ -42,19 +42,12 @@ def snapshots(cli: Cli) -> list[str]:
         return [session_id for (session_id,) in db.execute("SELECT session_id FROM snapshots")]
 
 
-def ask(terminal: Terminal, question: str, answer: str) -> None:
-    """Wait for a question and answer it."""
-    terminal.expect(question)
-    terminal.expect("> ")
-    terminal.type(answer)
-
-
 def journal(cli: Cli, session_id: str) -> list[dict[str, object]]:
     """The events of a session."""
-    events: list[dict[str, object]] = cli.run("sessions", "show", session_id, "--events", "--json").json[
-        "events"
-    ]
-    return events
+    shown: dict[str, list[dict[str, object]]] = cli.run(
+        "sessions", "show", session_id, "--events", "--json"
+    ).json
+    return shown["events"]
 
 
 # --- at a terminal -----------------------------------------------------------------------------------------
@@ -64,9 +57,9 @@ def test_a_flow_asks_for_inputs_and_answers_and_ends_with_zero(cli: Cli) -> None
     """Missing inputs, choices and texts are asked for here, messages are shown here, and the end is exit code 0."""
     two_questions(cli)
     with cli.terminal("run", "talk") as terminal:
-        ask(terminal, "Whom to greet", "bob & co")
-        ask(terminal, "Which region for bob & co?", "2")
-        ask(terminal, "Why?", "because <it> must")
+        terminal.answer("Whom to greet", "bob & co")
+        terminal.answer("Which region for bob & co?", "2")
+        terminal.answer("Why?", "because <it> must")
         terminal.expect("Hello bob & co in us: because <it> must")
         assert terminal.code() == 0
     assert cli.lines("first") == cli.lines("second") == ["ran"]
@@ -77,7 +70,7 @@ def test_leaving_at_a_prompt_keeps_the_session(cli: Cli, leave: str) -> None:
     """Ctrl-C, Ctrl-D and a kill at a question lose nothing: its snapshot is there, and no node runs twice."""
     two_questions(cli)
     with cli.terminal("run", "talk", "-i", "who=bob") as terminal:
-        ask(terminal, "Which region", "eu")
+        terminal.answer("Which region", "eu")
         terminal.expect("Why?")
         terminal.expect("> ")
         getattr(terminal, leave)()
@@ -87,7 +80,7 @@ def test_leaving_at_a_prompt_keeps_the_session(cli: Cli, leave: str) -> None:
         session_id = session_of(terminal.shown)
     assert snapshots(cli) == [session_id]
     with cli.terminal("sessions", "resume", session_id) as terminal:
-        ask(terminal, "Why?", "later")
+        terminal.answer("Why?", "later")
         terminal.expect("Hello bob in eu: later")
         assert terminal.code() == 0
     assert cli.lines("first") == cli.lines("second") == ["ran"]
@@ -106,23 +99,12 @@ def test_the_hint_names_the_place_that_was_given(cli: Cli) -> None:
 
 def test_a_wrong_answer_is_explained_and_asked_again(cli: Cli) -> None:
     """What is not an option, and what does not fit an input's type, is said to be wrong; the question stays."""
-    cli.write(
-        "flows/strict.yml",
-        """flow: strict
-inputs:
-  count: {type: integer}
-nodes:
-  - id: pick
-    type: ask
-    with: {message: Pick one, choices: [Left, Right]}
-""",
-    )
+    question = "{id: pick, type: ask, with: {message: Pick one, choices: [Left, Right]}}"
+    cli.flow("strict", question, head="inputs: {count: {type: integer}}\n")
     with cli.terminal("run", "strict") as terminal:
-        ask(terminal, "count", "many")
-        terminal.expect("Write a whole number")
-        terminal.expect("> ")
-        terminal.type("3")
-        ask(terminal, "Pick one", "up")
+        terminal.answer("count", "many")
+        terminal.answer("Write a whole number", "3")
+        terminal.answer("Pick one", "up")
         terminal.expect("Please choose one of: Left, Right.")
         terminal.type("rIGHT")
         assert terminal.code() == 0
@@ -131,16 +113,13 @@ nodes:
 
 def test_numbers_choose_only_where_no_option_is_a_number(cli: Cli) -> None:
     """With options that are numbers themselves, what is typed is the option and never its place in the list."""
-    cli.write(
-        "flows/numbers.yml",
-        """flow: numbers
-nodes:
-  - {id: pick, type: ask, with: {message: How many?, choices: ["3", "1"]}}
-  - {id: tell, type: message, with: {text: "chosen {{ nodes.pick.value }}"}}
-""",
+    cli.flow(
+        "numbers",
+        '{id: pick, type: ask, with: {message: How many?, choices: ["3", "1"]}}',
+        '{id: tell, type: message, with: {text: "chosen {{ nodes.pick.value }}"}}',
     )
     with cli.terminal("run", "numbers") as terminal:
-        ask(terminal, "How many?", "1")
+        terminal.answer("How many?", "1")
         terminal.expect("chosen 1")
         assert terminal.code() == 0
 
@@ -157,23 +136,15 @@ def test_what_was_typed_before_a_question_does_not_answer_it(cli: Cli) -> None:
         terminal.type("yes")
         terminal.expect("yes")
         cli.write("go", "")
-        terminal.expect("Sure?")
-        terminal.expect("> ")
-        terminal.type("no")
+        terminal.answer("Sure?", "no")
         assert terminal.code() == 0
     assert "no, ana" in terminal.shown
 
 
 def test_text_from_outside_cannot_steer_the_terminal(cli: Cli) -> None:
     """Escape sequences in an input are spelled out wherever they are shown."""
-    cli.write(
-        "flows/shout.yml",
-        """flow: shout
-inputs: {text: {type: string}}
-nodes:
-  - {id: tell, type: message, with: {text: "says {{ inputs.text }}"}}
-""",
-    )
+    says = '{id: tell, type: message, with: {text: "says {{ inputs.text }}"}}'
+    cli.flow("shout", says, head="inputs: {text: {type: string}}\n")
     done = cli.run("run", "shout", "-i", "text=\x1b[2Jgone\r\u202e")
     assert done.code == 0
     assert "says \\u001b[2Jgone\\u000d\\u202e" in done.err
@@ -186,9 +157,7 @@ def test_an_approval_asks_whoever_is_listed(cli: Cli) -> None:
     with cli.terminal("run", "gated") as terminal:
         terminal.expect("Roll back?")
         terminal.expect("Approval needed from ana")
-        terminal.expect("1) Approve")
-        terminal.expect("> ")
-        terminal.type("approve")
+        terminal.answer("1) Approve", "approve")
         assert terminal.code() == 0
     assert cli.lines("rolled") == ["ran"]
 
@@ -267,13 +236,7 @@ def alive(pid: int) -> bool:
     return True
 
 
-@pytest.mark.parametrize(
-    ("choice", "begun", "after", "code"),
-    [("It was done", 1, ["ran"], 0), ("Run it again", 2, ["ran"], 0), ("Cancel the run", 1, [], 1)],
-)
-def test_a_kill_in_the_middle_of_a_node_asks_what_to_do(
-    cli: Cli, choice: str, begun: int, after: list[str], code: int
-) -> None:
+def test_a_kill_in_the_middle_of_a_node_asks_what_to_do(cli: Cli) -> None:
     """After `kill -9` in a shell node nothing is guessed: the resume asks done, again or abort, and does that."""
     long_running(cli)
     with cli.terminal("run", "slow") as terminal:
@@ -283,10 +246,11 @@ def test_a_kill_in_the_middle_of_a_node_asks_what_to_do(
     cli.write("go", "")
     with cli.terminal("sessions", "resume", session_id) as terminal:
         terminal.expect("may or may not have taken effect")
+        terminal.expect("It was done")
         terminal.expect("2) Run it again")
-        ask(terminal, "", choice)
-        assert terminal.code() == code
-    assert (cli.lines("before"), len(cli.lines("begun")), cli.lines("after")) == (["ran"], begun, after)
+        terminal.answer("Cancel the run", "Run it again")
+        assert terminal.code() == 0
+    assert (cli.lines("before"), len(cli.lines("begun")), cli.lines("after")) == (["ran"], 2, ["ran"])
 
 
 def test_a_wait_node_is_waited_for_and_may_be_left(cli: Cli) -> None:
@@ -308,41 +272,13 @@ nodes:
     assert (done.code, done.json["status"], cli.lines("woke")) == (0, "complete", ["ran"])
 
 
-def test_no_wait_stops_at_a_wait_node(cli: Cli) -> None:
-    """With --no-wait a wait is a pause like any other, and the JSON says until when."""
-    cli.write("flows/nap.yml", "flow: nap\nnodes:\n  - {id: pause, type: wait, with: {for: 1h}}\n")
-    done = cli.run("run", "nap", "--no-wait")
-    assert (done.code, done.json["status"]) == (3, "paused")
-    assert done.json["waitsUntil"].endswith("Z")
-
-
-def test_no_wait_stops_where_a_node_is_tried_again_later(cli: Cli) -> None:
-    """With --no-wait the wait before another try is a pause too: in CI no process sits through it."""
-    text = """flow: flaky
-nodes:
-  - {id: x, type: shell, with: {run: ["false"]}, retry: {attempts: 2, delay: 2h, max_delay: 3h}}
-"""
-    cli.write("flows/flaky.yml", text)
-    done = cli.run("run", "flaky", "--no-wait")
-    assert (done.code, done.json["status"]) == (3, "paused"), done
-    assert done.json["waitsUntil"].endswith("Z")
-    assert "a time: " in cli.run("sessions", "list").out
-    again = cli.run("sessions", "resume", done.json["sessionId"], "--no-wait")
-    assert (again.code, again.json["waitsUntil"]) == (3, done.json["waitsUntil"]), again
-
-
 def test_what_was_due_while_nothing_ran_comes_before_the_rest(cli: Cli) -> None:
     """A wait that has ended and a question whose time is over continue at one `resume`, without anybody at the terminal."""
-    cli.write(
-        "flows/late.yml",
-        """flow: late
-nodes:
-  - {id: nap, type: wait, with: {for: 500ms}}
-  - id: ask
-    type: ask
-    with: {message: "Well?", timeout: 500ms, on_timeout: default, default: nothing}
-  - {id: tell, type: message, with: {text: "after {{ nodes.ask.text }}"}}
-""",
+    cli.flow(
+        "late",
+        "{id: nap, type: wait, with: {for: 500ms}}",
+        '{id: ask, type: ask, with: {message: "Well?", timeout: 500ms, on_timeout: default, default: nothing}}',
+        '{id: tell, type: message, with: {text: "after {{ nodes.ask.text }}"}}',
     )
     done = cli.run("run", "late", "--no-wait").json
     until(lambda: utc_now() > done["waitsUntil"], "the wait is over")
@@ -363,14 +299,14 @@ def test_two_signals_at_once_are_one_wish_to_leave(cli: Cli) -> None:
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 3
     session_id = cli.run("sessions", "list", "--json").json["sessions"][0]["sessionId"]
-    journal = cli.run("sessions", "show", session_id, "--json", "--events").json["events"]
-    assert any(event["type"] == "node:interrupted" and event["reason"] == "cut" for event in journal), journal
+    events = journal(cli, session_id)
+    assert any(event["type"] == "node:interrupted" and event["reason"] == "cut" for event in events), events
 
 
 def test_of_several_processes_that_answer_at_once_one_counts_and_the_others_say_so(cli: Cli) -> None:
     """Whoever comes second is told who was first, not that another process has the session."""
     two_questions(cli)
-    prompt = cli.run("run", "talk", "-i", "who=bob").json["prompts"][0]["promptId"]
+    prompt = cli.asked("talk", "-i", "who=bob")
     with ThreadPoolExecutor(4) as pool:
         done = list(pool.map(lambda _: cli.run("prompts", "answer", prompt, "eu"), range(4)))
     assert sorted(one.code for one in done) == [3, 5, 5, 5], done
@@ -447,7 +383,7 @@ def test_a_command_that_ends_before_it_acts_leaves_no_request(
 ) -> None:
     """Where nobody serves the session, Ctrl-C before the command has taken it up is as if it had not been given."""
     two_questions(cli)
-    prompt = cli.run("run", "talk", "-i", "who=bob").json["prompts"][0]["promptId"]
+    prompt = cli.asked("talk", "-i", "who=bob")
 
     def interrupted(*_: object) -> int:
         raise KeyboardInterrupt
@@ -461,7 +397,7 @@ def test_a_command_that_ends_before_it_acts_leaves_no_request(
 def test_a_command_without_standard_streams_is_carried_out(cli: Cli) -> None:
     """A command that was started with closed standard input and output acts as any other."""
     two_questions(cli)
-    prompt = cli.run("run", "talk", "-i", "who=bob").json["prompts"][0]["promptId"]
+    prompt = cli.asked("talk", "-i", "who=bob")
     line = f"exec {shlex.join([sys.executable, *command('prompts', 'answer', prompt, 'eu')])} <&- >&-"
     done = subprocess.run(line, shell=True, cwd=cli.cwd, env=environment(cli.cwd), stderr=subprocess.PIPE)
     assert (done.returncode, done.stderr) == (3, b"")
@@ -489,12 +425,11 @@ def test_what_a_function_prints_is_no_part_of_the_json(cli: Cli) -> None:
 def test_an_error_that_says_all_comes_without_a_traceback(cli: Cli) -> None:
     """A module that is not there is one sentence; an exception of the module's own brings its traceback."""
     cli.write("flows/tools.py", "def broken():\n    return {}['x']\n")
-    text = """flow: calls
-nodes:
-  - {id: none, type: python, on_error: continue, with: {call: "nowhere:go"}}
-  - {id: own, type: python, on_error: continue, with: {call: "tools:broken"}}
-"""
-    cli.write("flows/calls.yml", text.replace("id: none", "id: missing"))
+    cli.flow(
+        "calls",
+        '{id: missing, type: python, on_error: continue, with: {call: "nowhere:go"}}',
+        '{id: own, type: python, on_error: continue, with: {call: "tools:broken"}}',
+    )
     done = cli.run("run", "calls")
     first, _, second = done.err.partition("✗ missing")
     assert "there is no module nowhere" in first, done
@@ -511,7 +446,7 @@ def test_a_question_can_be_answered_from_another_process(cli: Cli) -> None:
         prompt_id = cli.run("prompts", "list", "--json").json["prompts"][0]["promptId"]
         answered = cli.run("prompts", "answer", prompt_id, "us")
         assert (answered.code, answered.out) == (0, "Answered.\n"), answered
-        ask(terminal, "Why?", "so")
+        terminal.answer("Why?", "so")
         terminal.expect("Hello bob in us: so")
         assert terminal.code() == 0
     assert cli.lines("second") == ["ran"]
@@ -532,15 +467,11 @@ def test_a_running_session_can_be_aborted_from_another_process(cli: Cli) -> None
 
 def test_a_deadline_decides_while_the_question_is_on_the_screen(cli: Cli) -> None:
     """Nobody answers in time: the question goes away and the flow continues with its default."""
-    cli.write(
-        "flows/hurry.yml",
-        """flow: hurry
-nodes:
-  - id: pick
-    type: ask
-    with: {message: Quick?, choices: [now, later], timeout: 1s, on_timeout: default, default: later}
-  - {id: tell, type: message, with: {text: "it is {{ nodes.pick.value }}"}}
-""",
+    given = "message: Quick?, choices: [now, later], timeout: 1s, on_timeout: default, default: later"
+    cli.flow(
+        "hurry",
+        f"{{id: pick, type: ask, with: {{{given}}}}}",
+        '{id: tell, type: message, with: {text: "it is {{ nodes.pick.value }}"}}',
     )
     with cli.terminal("run", "hurry") as terminal:
         terminal.expect("Quick?")
@@ -588,10 +519,7 @@ def test_json_at_a_terminal_keeps_people_and_machine_apart(cli: Cli) -> None:
 
 def test_a_failed_flow_is_one(cli: Cli) -> None:
     """A flow that fails says where and why, and ends with exit code 1."""
-    cli.write(
-        "flows/broken.yml",
-        "flow: broken\nnodes:\n  - {id: stop, type: fail, with: {message: Not on a Friday}}\n",
-    )
+    cli.flow("broken", "{id: stop, type: fail, with: {message: Not on a Friday}}")
     done = cli.run("run", "broken")
     assert (done.code, done.json["status"], done.json["error"]["message"]) == (1, "failed", "Not on a Friday")
     assert "✗ stop  Not on a Friday" in done.err
@@ -634,33 +562,23 @@ def test_what_cannot_be_run_is_said_and_nothing_is_started(
 
 def test_inputs_come_from_a_file_and_options_win(cli: Cli) -> None:
     """Inputs of a YAML or JSON file keep their types; `-i` wins over them."""
-    cli.write("flows/sum.yml", SUM)
+    given = '{count: "{{ inputs.count }}", tags: "{{ inputs.tags }}"}'
+    inputs = "inputs: {count: {type: integer}, tags: {type: array}}\n"
+    cli.flow("sum", f"{{id: all, type: set, with: {given}}}", head=inputs)
     cli.write("inputs.json", '{"count": 2, "tags": ["a", "b"]}')
     done = cli.run("run", "flows/sum.yml", "--inputs-file", "inputs.json", "-i", "count=5")
     assert done.code == 0, done
     assert done.json["outputs"]["all"] == {"count": 5, "tags": ["a", "b"]}
 
 
-SUM = """flow: sum
-inputs:
-  count: {type: integer}
-  tags: {type: array}
-nodes:
-  - {id: all, type: set, with: {count: "{{ inputs.count }}", tags: "{{ inputs.tags }}"}}
-"""
-
-
 def test_a_file_of_a_message_that_cannot_be_read_fails_here_too(cli: Cli) -> None:
     """As in Slack, a message with a file outside of the session's folder, or without the file, fails and says which."""
-    cli.write(
-        "flows/report.yml",
-        """flow: report
-nodes:
-  - {id: outside, type: message, on_error: continue, with: {text: a, files: [{path: /etc/hostname}]}}
-  - {id: missing, type: message, on_error: continue, with: {text: b, files: [{path: no.csv}]}}
-  - {id: make, type: shell, with: {script: "echo x > load.csv"}}
-  - {id: there, type: message, with: {text: c, files: [{path: load.csv}]}}
-""",
+    cli.flow(
+        "report",
+        "{id: outside, type: message, on_error: continue, with: {text: a, files: [{path: /etc/hostname}]}}",
+        "{id: missing, type: message, on_error: continue, with: {text: b, files: [{path: no.csv}]}}",
+        '{id: make, type: shell, with: {script: "echo x > load.csv"}}',
+        "{id: there, type: message, with: {text: c, files: [{path: load.csv}]}}",
     )
     done = cli.run("run", "report", "--no-input")
     assert done.code == 0, done
@@ -670,26 +588,20 @@ nodes:
     assert "📎 no.csv" not in done.err
 
 
-SECRET = """flow: secret
-nodes:
-  - {id: gate, type: ask, with: {message: "Go?"}}
-  - {id: call, type: shell, retry: {attempts: 3, delay: 4m}, with: {run: [env], env: {A: "{{ secrets.TOKEN }}"}}}
-"""
-
-
 def test_what_is_missing_is_said_before_the_first_question(cli: Cli) -> None:
     """A secret that is not set is told at the start, and its node fails at once in spite of `retry`."""
-    cli.write("flows/secret.yml", SECRET)
+    given = 'retry: {attempts: 3, delay: 4m}, with: {run: [env], env: {A: "{{ secrets.TOKEN }}"}}'
+    cli.flow("secret", '{id: gate, type: ask, with: {message: "Go?"}}', f"{{id: call, type: shell, {given}}}")
     told = "! secret TOKEN is not set: set SAYSO_SECRET_TOKEN"
     with cli.terminal("run", "secret") as terminal:
         terminal.expect(told)
-        ask(terminal, "Go?", "yes")
+        terminal.answer("Go?", "yes")
         terminal.expect("failed: env A: secret TOKEN is not set")
 
 
 def test_an_early_end_is_named(cli: Cli) -> None:
     """What a run says at its end, `sessions show` and JSON name the `end` at which a flow ended."""
-    cli.write("flows/early.yml", "flow: early\nnodes: [{id: done, type: end}, {id: late, type: noop}]\n")
+    cli.flow("early", "{id: done, type: end}", "{id: late, type: noop}")
     done = cli.run("run", "early", "--json")
     assert (done.json["status"], done.json["endedAt"]) == ("complete", "done")
     assert "ended     at done" in cli.run("sessions", "show", done.json["sessionId"]).out
@@ -697,24 +609,21 @@ def test_an_early_end_is_named(cli: Cli) -> None:
         terminal.expect(", at done")
 
 
-WORDS = """flow: words
-nodes:
-  - {id: a, type: shell, with: {run: [printf, "%s", "Größe → ✓"]}}
-  - {id: b, type: message, with: {text: "✓ {{ nodes.a.stdout }}"}}
-"""
+POSIX = {"LC_ALL": "POSIX", "PYTHONIOENCODING": "ascii"}
+PLAIN = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 
 @pytest.mark.parametrize(
-    "locale",
-    [
-        {"LC_ALL": "POSIX", "PYTHONIOENCODING": "ascii"},
-        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
-    ],
+    ("words", "locale"),
+    [("run words --no-input", POSIX), ("run words --no-input", PLAIN), ("graph words", PLAIN), ("--help", POSIX)],
 )
-@pytest.mark.parametrize("words", ["run words --no-input", "graph words", "--help"])
-def test_a_locale_without_utf_8_ends_no_command(cli: Cli, locale: dict[str, str], words: str) -> None:
+def test_a_locale_without_utf_8_ends_no_command(cli: Cli, words: str, locale: dict[str, str]) -> None:
     """What goes to a pipe is UTF-8 in every locale, and programs get it as the flow says."""
-    cli.write("flows/words.yml", WORDS)
+    cli.flow(
+        "words",
+        '{id: a, type: shell, with: {run: [printf, "%s", "Größe → ✓"]}}',
+        '{id: b, type: message, with: {text: "✓ {{ nodes.a.stdout }}"}}',
+    )
     done = subprocess.run(
         [sys.executable, "-m", "bot.cli", *words.split()],
         cwd=cli.cwd,

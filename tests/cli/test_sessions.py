@@ -52,8 +52,8 @@ def test_a_paused_session_is_listed_with_what_it_waits_for(cli: Cli, paused: dic
 def test_a_decision_is_no_failure_in_any_list(cli: Cli) -> None:
     """What people rejected is listed as that, what broke as failed, and each filter gives its own."""
     gate = "{id: gate, type: approval, with: {message: Go?, approvers: ['local:tester', channel, requester]}}"
-    cli.write("flows/gate.yml", f"flow: gate\nnodes: [{gate}]\n")
-    cli.write("flows/broken.yml", "flow: broken\nnodes: [{id: a, type: fail, with: {message: no}}]\n")
+    cli.flow("gate", gate)
+    cli.flow("broken", "{id: a, type: fail, with: {message: no}}")
     said_no = cli.run("run", "gate").json
     assert cli.run("prompts", "answer", said_no["prompts"][0]["promptId"], "Reject").code == 8
     broke = cli.run("run", "broken").json
@@ -66,7 +66,7 @@ def test_a_decision_is_no_failure_in_any_list(cli: Cli) -> None:
 def test_sessions_stand_in_the_list_by_the_words_of_all_places(cli: Cli, paused: dict[str, Any]) -> None:
     """It is completed or cancelled, as on the card; the names that programs know select the same."""
     cli.run("sessions", "abort", paused["sessionId"])
-    cli.write("flows/empty.yml", "flow: empty\nnodes: [{id: a, type: noop}]\n")
+    cli.flow("empty", "{id: a, type: noop}")
     cli.run("run", "empty")
     for status, known in (("cancelled", "aborted"), ("completed", "complete")):
         shown = cli.run("sessions", "list", "--status", status).out
@@ -83,9 +83,8 @@ def test_sessions_and_questions_of_the_local_workspace_are_listed(cli: Cli, paus
     assert ids == [(local["sessionId"], True), (paused["sessionId"], False)]
     shown = cli.run("sessions", "list").out.splitlines()
     assert ["  dev  " in line for line in shown[1:]] == [True, False]
-    assert [
-        one["sessionId"] for one in cli.run("sessions", "list", "--limit", "1", "--json").json["sessions"]
-    ] == [local["sessionId"]]
+    (newest,) = cli.run("sessions", "list", "--limit", "1", "--json").json["sessions"]
+    assert newest["sessionId"] == local["sessionId"]
     asked = {one["promptId"] for one in cli.run("prompts", "list", "--json").json["prompts"]}
     assert asked == {one["prompts"][0]["promptId"] for one in (local, paused)}
 
@@ -100,13 +99,10 @@ def test_a_workspace_that_cannot_be_read_hides_no_session(cli: Cli, paused: dict
 
 def test_an_empty_list_says_how_to_ask_the_workspace(cli: Cli) -> None:
     """Lists that are about one home only name the command for the other one."""
-    cli.write("flows/ask.yml", "flow: ask\nnodes: [{id: a, type: ask, with: {message: Why?}}]\n")
+    cli.flow("ask", "{id: a, type: ask, with: {message: Why?}}")
     cli.run("--home", ".sayso/dev", "run", "ask", "--no-input")
-    shown = cli.run("locks").out
-    assert (
-        shown
-        == f"There are no locks in use. In the local workspace (sayso dev): sayso --home {cli.cwd}/.sayso/dev locks\n"
-    )
+    elsewhere = f"In the local workspace (sayso dev): sayso --home {cli.cwd}/.sayso/dev locks"
+    assert cli.run("locks").out == f"There are no locks in use. {elsewhere}\n"
 
 
 def test_a_list_reads_no_question_that_it_does_not_show(
@@ -195,9 +191,8 @@ def test_abort_ends_a_session_for_good(cli: Cli, paused: dict[str, Any]) -> None
     ):
         again = cli.run(*arguments)
         assert (again.code, again.out) == (5, ""), again
-    assert [entry["status"] for entry in cli.run("sessions", "list", "--all", "--json").json["sessions"]] == [
-        "aborted"
-    ]
+    (entry,) = cli.run("sessions", "list", "--all", "--json").json["sessions"]
+    assert entry["status"] == "aborted"
     assert cli.lines("second") == []
 
 
@@ -242,58 +237,63 @@ def test_an_answer_that_cannot_be_taken_changes_nothing(
     prompt_id = paused["prompts"][0]["promptId"]
     done = cli.run("prompts", "answer", prompt_id, *arguments)
     assert (done.code, said in done.err) == (code, True), done
-    assert [entry["promptId"] for entry in cli.run("prompts", "list", "--json").json["prompts"]] == [
-        prompt_id
-    ]
+    (entry,) = cli.run("prompts", "list", "--json").json["prompts"]
+    assert entry["promptId"] == prompt_id
 
 
 # --- files -------------------------------------------------------------------------------------------------
 
 
-def test_an_exported_session_goes_on_on_another_machine(cli: Cli, paused: dict[str, Any]) -> None:
-    """With the same key the file is continued in another home, where nothing of the session was known before."""
+@pytest.fixture
+def carried(cli: Cli) -> str:
+    """A session that waits in the home `here`, with a key that both homes share, and is exported to `it.json`; its id."""
+    two_questions(cli)
     cli.env = {"SAYSO_SECRET_KEY": "a secret that both share"}
-    session_id = cli.run("--home", "here", "run", "talk", "-i", "who=eve").json["sessionId"]
+    session_id = str(cli.run("--home", "here", "run", "talk", "-i", "who=eve").json["sessionId"])
     written = cli.run("--home", "here", "sessions", "export", session_id, "-o", "it.json")
     assert written.code == 0, written
+    return session_id
+
+
+def sessions_there(cli: Cli) -> list[Any]:
+    """The sessions in the other home."""
+    listed: list[Any] = cli.run("--home", "there", "sessions", "list", "--all", "--json").json["sessions"]
+    return listed
+
+
+def test_an_exported_session_goes_on_on_another_machine(cli: Cli, carried: str) -> None:
+    """With the same key the file is continued in another home, where nothing of the session was known before."""
     assert stat.S_IMODE((cli.cwd / "it.json").stat().st_mode) == 0o600
     there = ("--home", "there", "sessions", "resume")
     first = cli.run(*there, "--snapshot", "it.json", "--answer", "us")
     assert (first.code, first.json["prompts"][0]["message"]) == (3, "Why?"), first
-    second = cli.run(*there, session_id, "moved")
+    second = cli.run(*there, carried, "moved")
     assert (second.code, "Hello eve in us: moved" in second.err) == (0, True), second
     assert cli.lines("second") == ["ran"]
 
 
-def test_a_file_to_which_nothing_like_that_can_be_said_brings_nothing(cli: Cli) -> None:
+def test_a_file_to_which_nothing_like_that_can_be_said_brings_nothing(cli: Cli, carried: str) -> None:
     """An answer that the session's question does not take is refused before the session is brought in."""
-    two_questions(cli)
-    cli.env = {"SAYSO_SECRET_KEY": "a secret that both share"}
-    session_id = cli.run("--home", "here", "run", "talk", "-i", "who=eve").json["sessionId"]
-    cli.write("it.json", cli.run("--home", "here", "sessions", "export", session_id).out)
     for wrong in (
         ("--prompt", "prompt-x", "--answer", "us"),
         ("--prompt", "prompt-"),
         ("x", "--answer", "us"),
     ):
-        done = cli.run("--home", "there", "sessions", "resume", session_id, "--snapshot", "it.json", *wrong)
+        done = cli.run("--home", "there", "sessions", "resume", carried, "--snapshot", "it.json", *wrong)
         assert done.code == 2, done
-    assert cli.run("--home", "there", "sessions", "list", "--all", "--json").json == {"sessions": []}
+    assert sessions_there(cli) == []
 
 
 @pytest.mark.parametrize("wrong", ["key", "content", "shape"])
-def test_a_file_that_does_not_verify_is_refused(cli: Cli, wrong: str) -> None:
+def test_a_file_that_does_not_verify_is_refused(cli: Cli, carried: str, wrong: str) -> None:
     """A file with another key, a changed word or other content is refused, and nothing is imported."""
-    two_questions(cli)
-    cli.env = {"SAYSO_SECRET_KEY": "a secret that both share"}
-    session_id = cli.run("--home", "here", "run", "talk", "-i", "who=eve").json["sessionId"]
-    text = cli.run("--home", "here", "sessions", "export", session_id).out
+    text = (cli.cwd / "it.json").read_text()
     if wrong == "key":
         cli.env = {"SAYSO_SECRET_KEY": "a secret of somebody else"}
     cli.write("it.json", {"key": text, "content": text.replace("eve", "eva"), "shape": "{}"}[wrong])
     done = cli.run("--home", "there", "sessions", "resume", "--snapshot", "it.json", "--answer", "us")
     assert (done.code, done.out) == (5, ""), done
-    assert cli.run("--home", "there", "sessions", "list", "--all", "--json").json == {"sessions": []}
+    assert sessions_there(cli) == []
 
 
 def test_a_snapshot_is_refused_where_the_session_is_further(cli: Cli, paused: dict[str, Any]) -> None:

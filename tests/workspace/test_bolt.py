@@ -15,10 +15,7 @@ from tests.support.workspace import (
     actions,
     button,
     client_of,
-    modal,
     running_app,
-    section,
-    text_input,
 )
 
 
@@ -44,17 +41,6 @@ async def test_a_mention_reaches_the_app_and_its_answer_stands_in_the_thread(wor
     assert mention.state == "acked"
     assert len(mention.attempts) == 1
     assert mention.ack_latency is not None
-
-
-async def test_a_mention_also_makes_a_message_event_with_an_id_of_its_own(
-    workspace: Workspace, bolt: RunningApp
-) -> None:
-    """One post with a mention is two events for the same `ts`, with different event ids."""
-    ts = await workspace.post("ana", "ops", "@sayso hi")
-    await workspace.wait_for(lambda: bolt.events("app_mention") and bolt.events("message"))
-    mention, message = bolt.events("app_mention")[0], bolt.events("message")[0]
-    assert mention["event"]["ts"] == message["event"]["ts"] == ts
-    assert mention["event_id"] != message["event_id"]
 
 
 async def test_the_order_of_message_and_mention_can_be_turned_round(workspace: Workspace) -> None:
@@ -86,30 +72,6 @@ async def test_a_direct_message_comes_as_im_and_makes_no_mention(
     assert not bolt.events("app_mention")
 
 
-async def test_a_press_reaches_the_app_and_the_message_changes(workspace: Workspace) -> None:
-    """A press of a button, found by its words, is a block_actions; the app updates the message."""
-
-    def configure(app: AsyncApp) -> None:
-        @app.action("yes")
-        async def decide(ack: Any, body: Any, client: Any) -> None:
-            await ack()
-            await client.chat_update(
-                channel=body["channel"]["id"], ts=body["message"]["ts"], text="approved", blocks=[]
-            )
-
-    async with running_app(workspace, configure) as running:
-        posted = await running.client.chat_postMessage(
-            channel="#ops", text="May I?", blocks=[section("May I?"), actions(button("Approve", "yes", "v1"))]
-        )
-        action_ts = await workspace.press("ben", "ops", posted["ts"], text="Approve")
-        await workspace.wait_for(lambda: workspace.messages("ops")[-1]["text"] == "approved")
-        pressed = running.of("block_actions")[0]
-    assert pressed["user"]["id"] == workspace.user("ben").id
-    assert pressed["actions"][0]["value"] == "v1"
-    assert pressed["actions"][0]["action_ts"] == action_ts
-    assert "blocks" not in workspace.messages("ops")[-1]
-
-
 async def test_a_press_of_what_is_not_there_says_what_is(workspace: Workspace, bolt: RunningApp) -> None:
     """A button that does not exist is an error which names the buttons that do."""
     posted = await bolt.client.chat_postMessage(
@@ -137,67 +99,6 @@ async def test_a_press_without_the_app_fails_at_once(workspace: Workspace) -> No
     with pytest.raises(NotAcknowledged, match="dispatch_failed"):
         await workspace.press("ana", "ops", posted["ts"], text="Go")
     assert workspace.deliveries[-1].state == "dropped"
-
-
-async def test_a_modal_shows_errors_then_closes(workspace: Workspace) -> None:
-    """A submission answered with errors leaves the modal open; one that is accepted closes it."""
-
-    def configure(app: AsyncApp) -> None:
-        @app.action("edit")
-        async def open_form(ack: Any, body: Any, client: Any) -> None:
-            await ack()
-            await client.views_open(trigger_id=body["trigger_id"], view=modal(text_input("amount")))
-
-        @app.view("form")
-        async def submitted(ack: Any, view: Any) -> None:
-            if view["state"]["values"]["amount"]["value"]["value"] != "12":
-                await ack(response_action="errors", errors={"amount": "Say 12."})
-            else:
-                await ack()
-
-    async with running_app(workspace, configure) as running:
-        posted = await running.client.chat_postMessage(
-            channel="#ops", text="?", blocks=[actions(button("Edit", "edit"))]
-        )
-        await workspace.press("cleo", "ops", posted["ts"], action_id="edit")
-        await workspace.wait_for(lambda: workspace.views("cleo"))
-        view_id = workspace.views("cleo")[0]["id"]
-        refused = await workspace.submit_view("cleo", view_id, {"amount": "11"})
-        assert refused == {"errors": {"amount": "Say 12."}}
-        assert workspace.views("cleo")[0]["state"]["values"]["amount"]["value"]["value"] == "11"
-        assert await workspace.submit_view("cleo", view_id, {"amount": "12"}) == {"closed": True}
-    assert workspace.views("cleo") == []
-
-
-async def test_a_modal_is_open_for_one_person_only(workspace: Workspace) -> None:
-    """Nobody can submit somebody else's modal."""
-
-    def configure(app: AsyncApp) -> None:
-        @app.command("/sayso")
-        async def open_form(ack: Any, body: Any, client: Any) -> None:
-            await ack()
-            await client.views_open(trigger_id=body["trigger_id"], view=modal(text_input("a")))
-
-    async with running_app(workspace, configure):
-        await workspace.slash("ana", "ops", "/sayso")
-        await workspace.wait_for(lambda: workspace.views("ana"))
-        with pytest.raises(WorkspaceError, match="view_not_found"):
-            await workspace.submit_view("ben", workspace.views("ana")[0]["id"], {"a": "x"})
-
-
-async def test_a_slash_command_answers_with_its_acknowledgement(workspace: Workspace) -> None:
-    """The body of the acknowledgement comes back and is shown to the person alone."""
-
-    def configure(app: AsyncApp) -> None:
-        @app.command("/sayso")
-        async def answer(ack: Any, command: Any) -> None:
-            await ack(f"you said {command['text']}")
-
-    async with running_app(workspace, configure):
-        body = await workspace.slash("ana", "ops", "/sayso", "run x a=b")
-    assert body == {"text": "you said run x a=b"}
-    assert [m["text"] for m in workspace.ephemerals("ana")] == ["you said run x a=b"]
-    assert workspace.ephemerals("ben") == []
 
 
 async def test_an_ephemeral_message_is_seen_by_one_person(workspace: Workspace, bolt: RunningApp) -> None:
@@ -235,20 +136,6 @@ async def test_buttons_of_an_ephemeral_message_work_and_carry_no_message(workspa
             await workspace.press("ben", "ops", posted["message_ts"], text="OK")
 
 
-async def test_edits_and_deletions_reach_the_app(workspace: Workspace, bolt: RunningApp) -> None:
-    """A changed message comes with its old and its new text, a deleted one with what it was."""
-    ts = await workspace.post("ana", "ops", "frist")
-    await workspace.edit("ana", "ops", ts, "first")
-    await workspace.delete("ana", "ops", ts)
-    await workspace.wait_for(lambda: len(bolt.events("message")) == 3)
-    _, changed, deleted = (body["event"] for body in bolt.events("message"))
-    assert changed["subtype"] == "message_changed"
-    assert (changed["previous_message"]["text"], changed["message"]["text"]) == ("frist", "first")
-    assert changed["message"]["edited"]["user"] == workspace.user("ana").id
-    assert (deleted["subtype"], deleted["deleted_ts"]) == ("message_deleted", ts)
-    assert workspace.messages("ops") == []
-
-
 async def test_an_edit_that_mentions_the_app_mentions_it_anew(workspace: Workspace, bolt: RunningApp) -> None:
     """Slack sends `app_mention` again for an edited post, marked with `edited`."""
     ts = await workspace.post("ana", "ops", "run it")
@@ -277,23 +164,6 @@ async def test_a_reaction_reaches_the_app(workspace: Workspace, bolt: RunningApp
     assert event["item"] == {"type": "message", "channel": workspace.channel("ops").id, "ts": ts}
     assert (event["user"], event["reaction"]) == (workspace.user("ben").id, "eyes")
     assert workspace.messages("ops")[0]["reactions"][0]["count"] == 1
-
-
-async def test_home_is_published_when_it_is_opened(workspace: Workspace) -> None:
-    """The app publishes its Home for the person who looks at it; its buttons work."""
-
-    def configure(app: AsyncApp) -> None:
-        @app.event("app_home_opened")
-        async def publish(event: Any, client: Any) -> None:
-            view = {"type": "home", "blocks": [actions(button("Refresh", "refresh"))]}
-            await client.views_publish(user_id=event["user"], view=view)
-
-    async with running_app(workspace, configure) as running:
-        await workspace.open_home("dev")
-        home = await workspace.wait_for(lambda: workspace.home("dev"))
-        await workspace.press_in_view("dev", home["id"], text="Refresh")
-        assert running.of("block_actions")[0]["container"] == {"type": "view", "view_id": home["id"]}
-    assert workspace.home("ana") is None
 
 
 async def test_shortcuts_reach_the_app(workspace: Workspace, bolt: RunningApp) -> None:

@@ -237,6 +237,8 @@ async def test_home_by_the_page(workspace: Workspace, bolt: RunningApp, ana: Pag
     home = (await ana.get("home"))["view"]
     pressed = await ana.send("action", view_id=home["id"], block_id="acts", action_id="go", type="button")
     assert pressed["ok"] is True
+    assert bolt.of("block_actions")[0]["container"] == {"type": "view", "view_id": home["id"]}
+    assert workspace.home("ben") is None
 
 
 async def test_a_reaction_is_toggled(workspace: Workspace, ana: Page) -> None:

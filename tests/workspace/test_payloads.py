@@ -93,10 +93,14 @@ async def test_event_callback_and_app_mention(workspace: Workspace) -> None:
 
 
 async def test_a_message_event(workspace: Workspace) -> None:
-    """A message has the type of its channel; a reply has the `thread_ts` of its root."""
+    """A message has the type of its channel, and an event of its own beside that of its mention; a reply has the
+    `thread_ts` of its root."""
     async with bare_socket(workspace) as socket:
         ts, found = await _mention(workspace, socket)
-        event = found["message"]["payload"]["event"]
+        mention, message = found["app_mention"]["payload"], found["message"]["payload"]
+        assert mention["event"]["ts"] == message["event"]["ts"] == ts
+        assert mention["event_id"] != message["event_id"]
+        event = message["event"]
         assert TS.match(event["ts"])
         assert event["channel_type"] == "channel"
         assert "thread_ts" not in event
@@ -165,15 +169,19 @@ async def test_message_changed_and_message_deleted(workspace: Workspace) -> None
     assert {"type", "subtype", "message", "previous_message", "channel", "hidden", "ts", "event_ts"} <= set(
         changed
     )
+    assert (changed["subtype"], deleted["subtype"]) == ("message_changed", "message_deleted")
+    assert (changed["previous_message"]["text"], changed["message"]["text"]) == ("one", "two")
     assert changed["hidden"] is True
     assert changed["ts"] != ts
     assert changed["message"]["ts"] == changed["previous_message"]["ts"] == ts
     assert changed["message"]["edited"]["user"] == "U0LOCALANA"
     assert deleted["deleted_ts"] == ts
     assert deleted["previous_message"]["text"] == "two"
+    assert workspace.messages("ops") == []
 
 
-async def _pressed(workspace: Workspace, bolt: RunningApp) -> Json:
+async def test_block_actions(workspace: Workspace, bolt: RunningApp) -> None:
+    """A press: user, app, container, trigger, team, channel, message, state, response_url, actions."""
     root = await workspace.post("ana", "ops", "root")
     blocks = [
         section("Sure?"),
@@ -184,13 +192,8 @@ async def _pressed(workspace: Workspace, bolt: RunningApp) -> Json:
         channel="C0LOCALOPS", text="Sure?", thread_ts=root, blocks=blocks
     )
     filled = {"why": {"value": {"type": "plain_text_input", "value": "because"}}}
-    await workspace.press("ben", "ops", posted["ts"], text="Yes", values=filled)
-    return bolt.of("block_actions")[0]
-
-
-async def test_block_actions(workspace: Workspace, bolt: RunningApp) -> None:
-    """A press: user, app, container, trigger, team, channel, message, state, response_url, actions."""
-    payload = await _pressed(workspace, bolt)
+    action_ts = await workspace.press("ben", "ops", posted["ts"], text="Yes", values=filled)
+    payload = bolt.of("block_actions")[0]
     assert payload["type"] == "block_actions"
     assert payload["user"] == {
         "id": "U0LOCALBEN",
@@ -217,7 +220,8 @@ async def test_block_actions(workspace: Workspace, bolt: RunningApp) -> None:
     assert workspace.team_id in payload["trigger_id"]
     assert payload["state"]["values"] == {"why": {"value": {"type": "plain_text_input", "value": "because"}}}
     (action,) = payload["actions"]
-    assert TS.match(action.pop("action_ts"))
+    assert TS.match(action_ts)
+    assert action.pop("action_ts") == action_ts
     assert action == {
         "action_id": "decide",
         "block_id": "b1",
@@ -308,12 +312,15 @@ async def test_slash_command(workspace: Workspace, bolt: RunningApp) -> None:
 
 
 async def test_interactive_envelopes_accept_an_answer(workspace: Workspace) -> None:
-    """Interactions say that they accept a payload with the acknowledgement, and have no retry fields."""
+    """Interactions say that they accept a payload with the acknowledgement, which is shown to the person alone, and have
+    no retry fields."""
     async with bare_socket(workspace) as socket:
         typed = asyncio.create_task(workspace.slash("ana", "ops", "/sayso", "hi"))
         envelope = await socket.receive()
         await socket.ack(envelope, {"text": "hello"})
         assert await typed == {"text": "hello"}
+    assert [m["text"] for m in workspace.ephemerals("ana")] == ["hello"]
+    assert workspace.ephemerals("ben") == []
     assert envelope["type"] == "slash_commands"
     assert envelope["accepts_response_payload"] is True
     assert "retry_attempt" not in envelope

@@ -10,7 +10,7 @@ from slack_bolt.async_app import AsyncApp
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.workspace import SlackError
+from bot.workspace import SlackError, WorkspaceError
 from tests.support.acting import Workspace
 from tests.support.workspace import (
     Json,
@@ -137,6 +137,20 @@ async def _submit(workspace: Workspace, values: Json) -> Json:
     await workspace.slash("ana", "ops", "/sayso")
     (view,) = await workspace.wait_for(lambda: workspace.views("ana"))
     return await workspace.submit_view("ana", view["id"], values)
+
+
+async def test_a_submission_is_refused_with_errors_or_closes_the_view(workspace: Workspace) -> None:
+    """With errors the modal stays open with what was typed, and is its own person's alone; accepted it closes."""
+    async with running_app(workspace, _answering(response_action="errors", errors={"a": "Say 12."})):
+        assert await _submit(workspace, {"a": "11"}) == {"errors": {"a": "Say 12."}}
+        (view,) = workspace.views("ana")
+        assert view["state"]["values"]["a"]["value"]["value"] == "11"
+        with pytest.raises(WorkspaceError, match="view_not_found"):
+            await workspace.submit_view("ben", view["id"], {"a": "12"})
+        await workspace.close_view("ana", view["id"])
+    async with running_app(workspace, _answering()):
+        assert await _submit(workspace, {"a": "12"}) == {"closed": True}
+    assert workspace.views("ana") == []
 
 
 async def test_a_submission_may_update_the_view(workspace: Workspace) -> None:
