@@ -16,7 +16,14 @@ from typing import Any
 from urllib.parse import quote, quote_plus
 
 from engine.language.errors import SaysoError
-from engine.nodes.runtime.runner import NodeContext, StopSignal
+from engine.nodes.runtime.runner import (
+    Completed,
+    Failed,
+    Interrupted,
+    NodeContext,
+    Outcome,
+    StopSignal,
+)
 from tests.support.proving import PROVE
 
 PYTHON = sys.executable
@@ -55,6 +62,25 @@ class Context:
         if name not in self.secrets:
             raise SaysoError(f"secret {name} is not set: set SAYSO_SECRET_{name}")
         return self.secrets[name]
+
+
+def output(outcome: Outcome) -> dict[str, Any]:
+    """The output of a node that must have completed."""
+    assert isinstance(outcome, Completed), outcome
+    assert isinstance(outcome.output, dict)
+    return outcome.output
+
+
+def failure(outcome: Outcome) -> Failed:
+    """The failure of a node that must have failed."""
+    assert isinstance(outcome, Failed), outcome
+    return outcome
+
+
+def interruption(outcome: Outcome) -> Interrupted:
+    """The interruption of a node that must have been interrupted."""
+    assert isinstance(outcome, Interrupted), outcome
+    return outcome
 
 
 async def until(condition: Callable[[], Any], within: float = 20) -> Any:

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from engine.nodes.runtime.files import MOST_FILE, MOST_READ, read_file, write_file
 from engine.nodes.runtime.images import MOST_BYTES
 from engine.nodes.runtime.runner import Completed, Failed, Interrupted
-from engine.nodes.runtime.table import runners
 from tests.nodes.nodekit import Context
 from tests.nodes.pictures import gif, png
 from tests.support.proving import tries
@@ -201,11 +200,3 @@ async def test_nothing_is_opened_for_a_session_that_leaves(context: Context) -> 
     outcome = await write_file({"path": "a", "content": "x"}, context.build())
     assert isinstance(outcome, Interrupted)
     assert os.listdir(context.workdir) == []
-
-
-async def test_the_runners_are_registered(context: Context) -> None:
-    """The engine finds what reads and writes files by the names of their node types."""
-    await runners()["write_file"]({"path": "a", "content": "x"}, context.build())
-    got = await runners()["read_file"]({"path": "a"}, context.build())
-    assert isinstance(got, Completed)
-    assert got.output["text"] == "x"

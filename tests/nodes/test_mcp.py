@@ -121,9 +121,10 @@ async def test_a_tool_is_listed_and_called(served: Kit) -> None:
     )
 
 
-async def test_a_result_that_64_bits_cannot_hold_is_told(served: Kit) -> None:
+async def test_a_result_that_64_bits_cannot_hold_is_told(kit: Kit) -> None:
     """A structured value with an integer that would become another one fails the call, in words."""
-    outcome = await served.call("add", a=2**63, b=2**63)
+    kit.stdio()
+    outcome = await kit.call("add", a=2**63, b=2**63)
     assert isinstance(outcome, Failed)
     assert "beyond 64 bits" in outcome.message
 
@@ -138,11 +139,12 @@ async def test_a_program_of_the_sdk_is_listed_and_called(kit: Kit) -> None:
     assert outcome.output["structured"] == {"result": 3}
 
 
-async def test_the_model_knows_tools_by_server_and_name(served: Kit) -> None:
+async def test_the_model_knows_tools_by_server_and_name(kit: Kit) -> None:
     """Only wanted tools are given, as `<server>__<tool>`; one that the server does not have is told."""
-    assert [tool.name for tool in await served.servers.mcp_tools("tools", ["add"])] == ["tools__add"]
+    kit.stdio()
+    assert [tool.name for tool in await kit.servers.mcp_tools("tools", ["add"])] == ["tools__add"]
     with pytest.raises(SaysoError, match=r"has no tool ad \(did you mean `?add"):
-        await served.servers.mcp_tools("tools", ["ad"])
+        await kit.servers.mcp_tools("tools", ["ad"])
 
 
 async def test_an_error_of_a_tool_is_a_result(served: Kit) -> None:
@@ -160,18 +162,20 @@ async def test_one_connection_serves_all_calls(served: Kit) -> None:
     assert len(pids) == 1
 
 
-async def test_pictures_and_what_is_neither(served: Kit, tmp_path: Path) -> None:
+async def test_pictures_and_what_is_neither(kit: Kit, tmp_path: Path) -> None:
     """A picture that the model can see is kept; of any other its kind is told."""
-    outcome = await served.call("note", file=str(tmp_path / "notes"))
+    kit.stdio()
+    outcome = await kit.call("note", file=str(tmp_path / "notes"))
     assert isinstance(outcome, Completed)
     text, picture, other = outcome.output["content"]
     assert (text["text"], picture["type"], picture["mimeType"]) == ("noted", "image", "image/png")
     assert "image/tiff" in other["text"]
 
 
-async def test_what_is_too_much_is_cut(served: Kit) -> None:
+async def test_what_is_too_much_is_cut(kit: Kit) -> None:
     """A text of two million characters is kept as its head and tail, with how much is missing."""
-    text = await served.text("large")
+    kit.stdio()
+    text = await kit.text("large")
     assert len(text) < 300_000
     assert "characters left out" in text
 

@@ -49,6 +49,8 @@ def test_private_and_public_addresses_are_allowed(address: str) -> None:
         "64:ff9b::a9fe:a9fe",
         "2002:a9fe:a9fe::",
         "::169.254.169.254",
+        "::a9fe:a9fe",
+        "2002:a9fe:a9fe::1",
         "100.100.100.200",
         "168.63.129.16",
         "192.0.0.192",

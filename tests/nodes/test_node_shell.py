@@ -16,10 +16,21 @@ from typing import Any
 import pytest
 
 from engine.nodes.runtime import process
-from engine.nodes.runtime.runner import Completed, Failed, Interrupted, Outcome
+from engine.nodes.runtime.runner import Interrupted
 from engine.nodes.runtime.shell import shell
-from engine.nodes.runtime.table import runners
-from tests.nodes.nodekit import ENCODINGS, PYTHON, Context, bare, canaries, rest_of, runs, until
+from tests.nodes.nodekit import (
+    ENCODINGS,
+    PYTHON,
+    Context,
+    bare,
+    canaries,
+    failure,
+    interruption,
+    output,
+    rest_of,
+    runs,
+    until,
+)
 
 
 @pytest.fixture
@@ -31,19 +42,6 @@ def context(tmp_path: Path) -> Context:
 def python(code: str) -> dict[str, Any]:
     """A config that runs this Python code."""
     return {"run": [PYTHON, "-c", code]}
-
-
-def output(outcome: Outcome) -> dict[str, Any]:
-    """The output of a node that must have completed."""
-    assert isinstance(outcome, Completed), outcome
-    assert isinstance(outcome.output, dict)
-    return outcome.output
-
-
-def failure(outcome: Outcome) -> Failed:
-    """The failure of a node that must have failed."""
-    assert isinstance(outcome, Failed), outcome
-    return outcome
 
 
 def real(path: Path) -> str:
@@ -120,8 +118,7 @@ async def test_the_first_line_of_a_script_says_what_runs_it(
 
 async def test_an_interpreter_that_is_not_there_is_a_failure(context: Context) -> None:
     """A first line that names no program fails the node, and runs nothing with another one."""
-    failed = await shell({"script": "#!/usr/bin/no-such-shell\necho on"}, context.build())
-    assert isinstance(failed, Failed)
+    failed = failure(await shell({"script": "#!/usr/bin/no-such-shell\necho on"}, context.build()))
     assert (failed.type, "no-such-shell" in failed.message) == ("not_found", True)
 
 
@@ -379,8 +376,7 @@ async def test_abort_leaves_no_process_of_the_group(context: Context, kind: str)
     members = await until(lambda: pids(folder))
     assert all(runs(pid) for pid in members)
     context.aborted.set()
-    ended = await running
-    assert isinstance(ended, Interrupted)
+    ended = interruption(await running)
     assert ended.reason == "cut"
     assert [pid for pid in members if runs(pid)] == []
     assert "ready" in ended.details["stdout"]
@@ -403,17 +399,14 @@ async def test_sigterm_comes_first(context: Context) -> None:
     running = asyncio.create_task(shell(config, context.build()))
     await until(lambda: context.lines == ["up"])
     context.aborted.set()
-    ended = await running
-    assert isinstance(ended, Interrupted)
-    assert ended.details["stdout"] == "up\ncleaned\n"
+    assert interruption(await running).details["stdout"] == "up\ncleaned\n"
 
 
 @pytest.mark.process
 async def test_timeout_ends_the_group_and_is_an_interruption(context: Context) -> None:
     """Past its timeout the whole group is ended, and the outcome is `timeout`, not a failure."""
     config = {"script": "trap '' TERM; echo $$; (while :; do sleep 0.05; done) & echo $!; wait"}
-    ended = await shell(config, context.build(timeout=2, grace=0.2))
-    assert isinstance(ended, Interrupted)
+    ended = interruption(await shell(config, context.build(timeout=2, grace=0.2)))
     assert ended.reason == "timeout"
     members = [int(line) for line in ended.details["stdout"].split()]
     assert len(members) == 2
@@ -463,13 +456,14 @@ def test_a_process_that_starts_another_program_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("way", ["timeout", "abort", "cancel"])
 @pytest.mark.parametrize(
-    "starts",
+    ("starts", "way"),
     [
-        'setsid sh -c \'echo $$ > "$CHILD"; trap "" TERM; while :; do sleep 0.05; done\' &',
-        "nohup setsid sh -c 'echo $$ > \"$CHILD\"; exec sleep 600' > /dev/null 2>&1 &",
-        'python3 "$DAEMON" "$CHILD"',
+        ('setsid sh -c \'echo $$ > "$CHILD"; trap "" TERM; while :; do sleep 0.05; done\' &', "abort"),
+        ('setsid sh -c \'echo $$ > "$CHILD"; trap "" TERM; while :; do sleep 0.05; done\' &', "timeout"),
+        ("nohup setsid sh -c 'echo $$ > \"$CHILD\"; exec sleep 600' > /dev/null 2>&1 &", "abort"),
+        ('python3 "$DAEMON" "$CHILD"', "abort"),
+        ('python3 "$DAEMON" "$CHILD"', "cancel"),
     ],
 )
 async def test_what_left_the_group_is_ended_too(context: Context, starts: str, way: str) -> None:
@@ -540,8 +534,7 @@ async def test_a_grandchild_that_never_stops_writing_does_not_hang_us(context: C
 async def test_nothing_begins_once_the_session_is_leaving(context: Context) -> None:
     """With the abort signal already set no program is started."""
     context.aborted.set()
-    ended = await shell({"run": ["touch", str(context.flow_dir / "started")]}, context.build())
-    assert isinstance(ended, Interrupted)
+    interruption(await shell({"run": ["touch", str(context.flow_dir / "started")]}, context.build()))
     assert not (context.flow_dir / "started").exists()
 
 
@@ -626,8 +619,3 @@ async def test_progress_never_shows_a_secret(context: Context) -> None:
     config = {"script": 'echo "using $T"', "env": {"T": {"$secret": "TOKEN"}}}
     output(await shell(config, context.build()))
     assert context.lines == ["using [secret TOKEN]"]
-
-
-def test_runners_by_type() -> None:
-    """The built-in types with effects are found by name."""
-    assert set(runners()) >= {"shell", "http", "python"}

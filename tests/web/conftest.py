@@ -69,6 +69,12 @@ class Visitor:
         async with self.http.get(f"{self.url}{path}", params=query, headers=PROGRAM) as answer:
             return answer.status
 
+    async def page(self, path: str, /, **query: Any) -> str:
+        """A page, as a person gets it."""
+        async with self.http.get(f"{self.url}/{path}", params=query) as answer:
+            assert answer.status == 200
+            return await answer.text()
+
     async def name(self) -> str | None:
         """As whom the page shows somebody to be logged in; None where it asks for a login."""
         async with self.http.get(f"{self.url}/") as answer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -58,13 +59,28 @@ nodes:
 async def test_a_rejection_that_needs_a_reason_can_be_given_one_on_the_page(home: Path) -> None:
     """The page has a field for the reason, says who is asked, and a rejection without words is refused."""
     async with served(home, Actor.local("ana"), flow=WHY) as (visitor, session_id):
-        async with visitor.http.get(f"{visitor.url}/sessions/{session_id}") as answer:
-            page = await answer.text()
+        page = await visitor.page(f"sessions/{session_id}")
         assert 'name="reason"' in page
         assert "Approval needed from ana" in page
         assert (await answered(visitor, session_id, "reject"))[0] == 400
         given = await answered(visitor, session_id, "reject", reason="Not on Fridays")
         assert given == (200, {"outcome": "applied", "there": True})
+
+
+SIZED = """
+flow: sized
+nodes:
+  - id: agree
+    type: approval
+    with: {message: Scale?, approvers: [requester], form: {properties: {copies: {type: integer, default: 7}}}}
+"""
+
+
+async def test_an_approval_shows_the_values_that_it_approves(home: Path) -> None:
+    """Nobody approves blindly: what a form would let them change is shown as it is."""
+    async with served(home, Actor.local("ana"), flow=SIZED) as (visitor, session_id):
+        page = re.sub("<[^>]*>", "", await visitor.page(f"sessions/{session_id}"))
+    assert re.search(r"Copies:\s*7", page)
 
 
 async def test_nobody_is_offered_what_the_policy_would_refuse(home: Path) -> None:
@@ -77,8 +93,7 @@ async def test_nobody_is_offered_what_the_policy_would_refuse(home: Path) -> Non
             (waiting, "can approve this", 'data-value="&#34;approve'),
             (failed, "or list local:mallory in", "retry"),
         ):
-            async with visitor.http.get(f"{visitor.url}/sessions/{session_id}") as answer:
-                page = await answer.text()
+            page = await visitor.page(f"sessions/{session_id}")
             assert why in page
             assert offer not in page
 
@@ -114,17 +129,17 @@ async def test_a_name_that_a_request_brings_along_counts_for_nothing(home: Path)
         assert (await answered(visitor, session_id, **claimed))[1]["error"] == "bad_request"
 
 
-@pytest.mark.parametrize("do", ["answer", "abort", "pause"])
 @pytest.mark.parametrize("who", [Actor.local("ana"), Actor(id="U0BEN", name="Ben")], ids=["token", "slack"])
-async def test_a_text_by_the_page_is_as_long_as_one_in_slack(home: Path, who: Actor, do: str) -> None:
+async def test_a_text_by_the_page_is_as_long_as_one_in_slack(home: Path, who: Actor) -> None:
     """A reason of 900 kB is refused with its size, and stored nowhere."""
     async with served(home, who) as (visitor, session_id):
         before = len(visitor.store.inbox.rows())
-        told = {"session": session_id, "do": do, "reason": "x" * 900_000}
-        status, answer = await visitor.post("act", told)
-        assert (status, answer["error"]) == (400, "answer_invalid"), answer
-        assert "16,384" in answer["message"]
-        assert len(visitor.store.inbox.rows()) == before
+        for do in ("answer", "abort", "pause"):
+            told = {"session": session_id, "do": do, "reason": "x" * 900_000}
+            status, answer = await visitor.post("act", told)
+            assert (status, answer["error"]) == (400, "answer_invalid"), answer
+            assert "16,384" in answer["message"]
+            assert len(visitor.store.inbox.rows()) == before
 
 
 async def test_somebody_whom_slack_does_not_know_is_refused_and_one_it_cannot_look_up_waits(
@@ -157,9 +172,8 @@ async def test_a_session_is_paused_and_goes_on_and_is_ended(home: Path) -> None:
             told = await visitor.post("act", {"session": session_id, "do": do, said: "Go on."})
             assert told == (200, {"outcome": "applied", "there": True})
             assert (await visitor.get(f"sessions/{session_id}"))["phase"] == phase
-        assert (await visitor.post("act", {"session": session_id, "do": "abort"}))[1][
-            "error"
-        ] == "session_ended"
+        _, refused = await visitor.post("act", {"session": session_id, "do": "abort"})
+        assert refused["error"] == "session_ended"
 
 
 async def test_a_failed_session_is_tried_again_from_the_page(home: Path) -> None:
@@ -174,34 +188,33 @@ async def test_a_failed_session_is_tried_again_from_the_page(home: Path) -> None
         assert (after["again"], after["triedAgain"]) == (False, next_try(session_id))
 
 
-@pytest.mark.parametrize("do", ["migrate", "shown", "delivered", "", None, ["abort"]])
-async def test_what_the_page_does_not_offer_is_no_request(home: Path, do: Any) -> None:
+async def test_what_the_page_does_not_offer_is_no_request(home: Path) -> None:
     """Words of other requests, and nonsense, reach nobody."""
     async with served(home, Actor.local("ana")) as (visitor, session_id):
-        assert (await visitor.post("act", {"session": session_id, "do": do}))[1]["error"] == "bad_request"
+        for do in ("migrate", "shown", "delivered", "", None, ["abort"]):
+            _, told = await visitor.post("act", {"session": session_id, "do": do})
+            assert told["error"] == "bad_request", do
+
+
+UNREAD: list[dict[str, Any]] = [
+    {"promptId": {"a": 1}},
+    {"values": [1]},
+    {"value": {"a": 1}},
+    {"nonce": 7},
+    {"reason": ["x"]},
+    {"reasn": "x"},
+]
 
 
 @pytest.mark.parametrize("who", [Actor.local("ana"), Actor(id="U0BEN", name="Ben")], ids=["token", "slack"])
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"promptId": {"a": 1}},
-        {"values": [1]},
-        {"value": {"a": 1}},
-        {"nonce": 7},
-        {"reason": ["x"]},
-        {"reasn": "x"},
-    ],
-)
-async def test_fields_that_nobody_reads_are_refused_at_once(
-    home: Path, who: Actor, fields: dict[str, Any]
-) -> None:
+async def test_fields_that_nobody_reads_are_refused_at_once(home: Path, who: Actor) -> None:
     """What no handler can read never comes into the inbox, where it would be tried again and again before those behind it, and
     nothing that was said is dropped."""
     async with served(home, who) as (visitor, session_id):
-        told = await answered(visitor, session_id, **fields)
-        assert (told[0], told[1]["error"]) == (400, "bad_request")
-        assert visitor.store.inbox.dead_letters() == visitor.store.inbox.rows() == []
+        for fields in UNREAD:
+            status, told = await answered(visitor, session_id, **fields)
+            assert (status, told["error"]) == (400, "bad_request"), fields
+            assert visitor.store.inbox.dead_letters() == visitor.store.inbox.rows() == [], fields
 
 
 async def test_without_a_bot_a_request_is_kept(home: Path) -> None:
@@ -311,8 +324,7 @@ async def test_starts_are_offered_to_those_who_may_start(
         assert sorted(name for _, names in told["refused"] for name in names) == sorted(
             SERVED.keys() - set(startable)
         )
-        async with visitor.http.get(f"{visitor.url}/sessions/{run}") as answer:
-            page = await answer.text()
+        page = await visitor.page(f"sessions/{run}")
         assert ('href="/start"' in page) is bool(who.id)
         assert ("start again with these inputs" in page) is ("restore-database" in startable)
 
@@ -325,8 +337,7 @@ async def test_a_start_that_is_not_offered_says_why(flows: Path) -> None:
         await visitor.all_read()
         run = (await visitor.get("sessions", flow="restore-database"))["sessions"][0]["sessionId"]
         for path in ("start", "start?flow=restore-database", f"sessions/{run}"):
-            async with visitor.http.get(f"{visitor.url}/{path}") as answer:
-                assert why in await answer.text(), path
+            assert why in await visitor.page(path), path
 
 
 async def test_a_start_that_is_offered_to_everybody_is_noticed(
@@ -350,44 +361,44 @@ async def test_nothing_is_offered_to_those_who_only_look(flows: Path, write: boo
         )
         waiting = (await visitor.get("sessions", standing="waiting"))["sessions"][0]["sessionId"]
         for path in ("sessions", f"sessions/{waiting}", "queues"):
-            async with visitor.http.get(f"{visitor.url}/{path}") as answer:
-                page = await answer.text()
+            page = await visitor.page(path)
             for offer in ('data-to="act"', 'data-to="letter"', 'class="pick"', 'href="/start'):
                 assert offer not in page, (path, offer)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        ({"flow": "nope"}, "There is no flow 'nope'"),
-        ({"flow": None}, "There is no flow"),
-        ({"channel": ""}, "name a channel"),
-        ({"channel": ["#ops"]}, "name a channel"),
-        ({"values": [1]}, "have to be an object"),
-        ({"values": "reason"}, "have to be an object"),
-        ({"values": 3}, "have to be an object"),
-        ({"values": {"reson": "x"}}, "reson"),
-        ({"values": {"reason": {"a": 1}}}, "reason"),
-    ],
-)
-async def test_a_start_that_cannot_be_says_why(flows: Path, wrong: Json, says: str) -> None:
+NO_STARTS: list[tuple[Json, str]] = [
+    ({"flow": "nope"}, "There is no flow 'nope'"),
+    ({"flow": None}, "There is no flow"),
+    ({"channel": ""}, "name a channel"),
+    ({"channel": ["#ops"]}, "name a channel"),
+    ({"values": [1]}, "have to be an object"),
+    ({"values": "reason"}, "have to be an object"),
+    ({"values": 3}, "have to be an object"),
+    ({"values": {"reson": "x"}}, "reson"),
+    ({"values": {"reason": {"a": 1}}}, "reason"),
+]
+
+
+async def test_a_start_that_cannot_be_says_why(flows: Path) -> None:
     """Whatever is sent in place of a flow, a channel or inputs is refused in a sentence, and nothing is asked for."""
     async with visited(flows, write=True) as visitor:
         await visitor.log_in()
-        status, told = await visitor.post("start", {**WANTED, **wrong})
-        assert (status, visitor.store.inbox.rows()) == (400, [])
-        assert says in told["message"]
+        for wrong, says in NO_STARTS:
+            status, told = await visitor.post("start", {**WANTED, **wrong})
+            assert (status, visitor.store.inbox.rows()) == (400, []), wrong
+            assert says in told["message"], wrong
 
 
 @pytest.mark.parametrize("path", ["act", "letter", "start", "login"])
-@pytest.mark.parametrize("value", [None, 1, "x", [1], {"a": [1]}, True])
-async def test_no_body_makes_the_server_fail(flows: Path, path: str, value: Any) -> None:
+async def test_no_body_makes_the_server_fail(flows: Path, path: str) -> None:
     """Each field of each request may hold anything: that is refused, and is no error of the server."""
     names = ("session", "do", "values", "promptId", "key", "again", "flow", "channel", "token")
+    values: tuple[Any, ...] = (None, 1, "x", [1], {"a": [1]}, True)
     async with visited(flows, write=True) as visitor:
         await visitor.log_in()
-        for body in (value, *({name: value} for name in names), dict.fromkeys(names, value)):
-            assert (await visitor.post(path, body))[0] < 500, body
+        for value in values:
+            for body in (value, *({name: value} for name in names), dict.fromkeys(names, value)):
+                assert (await visitor.post(path, body))[0] < 500, body
 
 
 INPUTS = """flow: many
@@ -460,8 +471,7 @@ async def test_no_button_stands_where_nobody_could_press_it(home: Path) -> None:
         state = await engine.parked(session_id)
     async with visited(there, write=True) as visitor:
         await visitor.log_in()
-        async with visitor.http.get(f"{visitor.url}/sessions/{session_id}") as answer:
-            page = html.unescape(await answer.text())
+        page = html.unescape(await visitor.page(f"sessions/{session_id}"))
         assert 'data-to="act"' not in page
         [prompt_id] = state.open_prompts
         assert f"<code>sayso --home '{there}' sessions resume {session_id}</code>" in page
@@ -490,8 +500,7 @@ async def test_each_option_of_a_question_has_its_command(home: Path) -> None:
         [prompt_id] = (await engine.state(begun)).open_prompts
     async with visited(home) as visitor:
         await visitor.log_in()
-        async with visitor.http.get(f"{visitor.url}/sessions/{begun}") as answer:
-            page = html.unescape(await answer.text())
+        page = html.unescape(await visitor.page(f"sessions/{begun}"))
     for value in ("approve", "reject"):
         assert f"<code>sayso --home {home} prompts answer {prompt_id} --value {value}</code>" in page
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
 import apsw
@@ -44,36 +44,33 @@ async def test_pages_follow_each_other_and_hold_every_session_once(visitor: Visi
     assert created == sorted(created, reverse=True)
 
 
-@pytest.mark.parametrize(
-    ("wanted", "number"),
-    [
-        ({"q": "v1.4.0"}, 1),
-        ({"q": "RESTORE disk"}, 6),
-        ({"q": "ana@example.com"}, 4),
-        ({"status": "aborted"}, 2),
-        ({"person": "ben", "flow": "deploy-checkout"}, 3),
-        ({"channel": "C0CHANNEL1"}, 5),
-        ({"q": "<script>"}, 0),
-        ({"q": "error rate 4.1"}, 3),
-        ({"q": "tidy: ok v1.4.0"}, 1),
-        ({"within": "1h"}, 20),
-        ({"since": "2000-01-01"}, 20),
-        ({"until": "2000-01-01"}, 0),
-        ({"since": "2200-01-01"}, 0),
-    ],
-)
-async def test_sessions_are_found_by_words_and_filters(
-    visitor: Visitor, wanted: dict[str, str], number: int
-) -> None:
+FOUND: list[tuple[dict[str, str], int]] = [
+    ({"q": "v1.4.0"}, 1),
+    ({"q": "RESTORE disk"}, 6),
+    ({"q": "ana@example.com"}, 4),
+    ({"status": "aborted"}, 2),
+    ({"person": "ben", "flow": "deploy-checkout"}, 3),
+    ({"channel": "C0CHANNEL1"}, 5),
+    ({"q": "<script>"}, 0),
+    ({"q": "error rate 4.1"}, 3),
+    ({"q": "tidy: ok v1.4.0"}, 1),
+    ({"within": "1h"}, 20),
+    ({"since": "2000-01-01"}, 20),
+    ({"until": "2000-01-01"}, 0),
+    ({"since": "2200-01-01"}, 0),
+]
+
+
+async def test_sessions_are_found_by_words_and_filters(visitor: Visitor) -> None:
     """Every word has to be in the id, flow, person, channel, inputs, outputs or errors, and every filter has to fit."""
-    assert len((await visitor.get("sessions", **wanted))["sessions"]) == number
+    found = [(wanted, len((await visitor.get("sessions", **wanted))["sessions"])) for wanted, _ in FOUND]
+    assert found == FOUND
 
 
 async def test_states_are_counted_among_what_the_other_filters_show(visitor: Visitor) -> None:
     """What a state would show is its number: of one flow, or of a time in which nothing began."""
-    counts = (await visitor.get("sessions", flow="restore-database", standing="waiting"))["facets"][
-        "standings"
-    ]
+    told = await visitor.get("sessions", flow="restore-database", standing="waiting")
+    counts = told["facets"]["standings"]
     for standing, number in counts.items():
         found = await visitor.get("sessions", flow="restore-database", standing=standing)
         assert len(found["sessions"]) == number
@@ -206,13 +203,10 @@ async def test_a_fork_first_differs_where_it_was_answered_otherwise(visitor: Vis
 
 async def test_damaged_records_are_said_and_nothing_of_them_is_shown(visitor: Visitor, home: Path) -> None:
     """A journal that was changed outside is refused in words; the list and other sessions stay."""
-    import apsw
-
     hurt = await some(visitor, status="complete")
-    db = apsw.Connection(str(home / "sayso.db"))
-    db.execute("UPDATE journal SET mac = zeroblob(24) WHERE n = (SELECT max(n) FROM journal)")
-    db.execute("UPDATE sessions SET mac = zeroblob(24) WHERE session_id = ?", (hurt["sessionId"],))
-    db.close()
+    with closing(apsw.Connection(str(home / "sayso.db"))) as db:
+        db.execute("UPDATE journal SET mac = zeroblob(24) WHERE n = (SELECT max(n) FROM journal)")
+        db.execute("UPDATE sessions SET mac = zeroblob(24) WHERE session_id = ?", (hurt["sessionId"],))
     assert await visitor.status(f"/sessions/{hurt['sessionId']}") == 409
     found = {each["sessionId"]: each for each in (await visitor.get("sessions"))["sessions"]}
     assert found[hurt["sessionId"]]["status"] == "on hold"
@@ -432,9 +426,7 @@ async def test_steps_are_called_as_people_know_them(
         "All hosts › web-1 › Check",
         "All hosts › web-2 › Check",
     ]
-    async with visitor.http.get(f"{visitor.url}/sessions/{one}") as answer:
-        page = await answer.text()
-    assert "All hosts › web-2 › Check" in page
+    assert "All hosts › web-2 › Check" in await visitor.page(f"sessions/{one}")
 
 
 async def test_a_run_that_waits_for_a_time_says_until_when(visitor: Visitor, home: Path) -> None:
@@ -465,8 +457,7 @@ async def test_a_question_is_read_without_its_marks(visitor: Visitor) -> None:
     [listed] = [one["message"] for one in waiting if one["promptId"] == asked["promptId"]]
     assert head["waits"] == listed == asked["message"] == "Roll out {} to eu?".format(asked["words"][1][0])
     assert asked["words"][1] == [asked["message"].split()[2], "strong"]
-    async with visitor.http.get(f"{visitor.url}/sessions/{head['sessionId']}") as answer:
-        assert f"<strong>{asked['words'][1][0]}</strong>" in await answer.text()
+    assert f"<strong>{asked['words'][1][0]}</strong>" in await visitor.page(f"sessions/{head['sessionId']}")
 
 
 async def test_one_look_reads_a_bounded_number_of_rows(
@@ -550,28 +541,23 @@ async def test_who_waits_for_whom(visitor: Visitor) -> None:
     ]
 
 
-@pytest.mark.parametrize("path", ["queues", "spend", "compare", "waiting", "sessions"])
-async def test_an_empty_database_has_nothing_to_tell_and_no_errors(tmp_path: Path, path: str) -> None:
+async def test_an_empty_database_has_nothing_to_tell_and_no_errors(tmp_path: Path) -> None:
     """Every view answers before there is any session."""
-    from tests.web.conftest import visited
-
     async with visited(tmp_path) as visitor:
         await visitor.log_in()
-        assert await visitor.get(path)
-        async with visitor.http.get(f"{visitor.url}/{path}") as page:
-            assert page.status == 200
+        for path in ("queues", "spend", "compare", "waiting", "sessions"):
+            assert await visitor.get(path), path
+            assert await visitor.page(path), path
         assert (await visitor.get("sessions"))["sessions"] == []
 
 
-@pytest.mark.parametrize("query", ["at=x", "at=-1", "at=9999999999999", "at=%00"])
-async def test_nonsense_is_refused_in_words(visitor: Visitor, query: str) -> None:
+async def test_nonsense_is_refused_in_words(visitor: Visitor) -> None:
     """A number that is none is no error of the server."""
-    head = await some(visitor)
-    for headers in (PROGRAM, {}):
-        there = f"{visitor.url}/sessions/{head['sessionId']}?{query}"
-        async with visitor.http.get(there, headers=headers) as answer:
-            assert answer.status == 400
-            assert "it takes a number" in await answer.text()
+    there = f"{visitor.url}/sessions/{(await some(visitor))['sessionId']}"
+    for at, headers in product(("x", "-1", "9999999999999", "%00"), (PROGRAM, {})):
+        async with visitor.http.get(f"{there}?at={at}", headers=headers) as answer:
+            assert answer.status == 400, at
+            assert "it takes a number" in await answer.text(), at
 
 
 async def test_what_was_erased_is_told_no_more(tmp_path: Path) -> None:

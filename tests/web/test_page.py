@@ -256,24 +256,6 @@ async def test_an_address_that_names_nothing_says_what_to_do(browser: Browser, h
             await expect(page.get_by_role("link", name="Try again")).to_be_visible()
 
 
-async def test_an_approval_shows_the_values_that_it_approves(browser: Browser, home: Path) -> None:
-    """Nobody approves blindly: what a form would let them change is shown as it is."""
-    flow = """flow: sized
-nodes:
-  - id: agree
-    type: approval
-    with:
-      message: Scale?
-      approvers: [requester]
-      form: {properties: {copies: {type: integer, default: 7}}}
-"""
-    async with roomful.engine_at(home / "sayso.db") as engine:
-        begun = await roomful.started(engine, flow, {})
-        async with visited(home, write=True) as visitor, shown(browser, visitor, phone=True) as page:
-            await page.goto(f"{visitor.url}/sessions/{begun}")
-            await expect(page.get_by_label("Open question")).to_contain_text("Copies: 7")
-
-
 async def test_a_session_is_walked_with_links_keys_and_the_way_back(browser: Browser, home: Path) -> None:
     """Each step and event has its address, which the browser's own way back knows; tabs are walked with arrows."""
     async with visited(home) as visitor, shown(browser, visitor) as page:
