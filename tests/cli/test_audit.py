@@ -23,7 +23,7 @@ def approved(cli: Cli) -> str:
     """A session in which somebody approved with a reason; its id."""
     gated(cli, "['local:ana']")
     started = cli.run("run", "gated", "--no-input", "--json").json
-    prompt_id = cli.run("prompts", "list", "--json").json["prompts"][0]["promptId"]
+    prompt_id = started["prompts"][0]["promptId"]
     done = cli.run("prompts", "answer", prompt_id, "approve", "--as", "ana", "--reason", "=1+1", "--json")
     assert done.code == 0, done
     return str(started["sessionId"])
@@ -91,10 +91,7 @@ def test_the_key_of_an_auditor_is_enough_after_another_one_took_its_place(cli: C
 def test_the_end_of_a_run_is_attested_and_published(cli: Cli, approved: str) -> None:
     """A checkpoint of the run that ended is in the file that the setting names, and the export agrees with it."""
     cli.env["SAYSO_CHECKPOINTS"] = "published"
-    gated(cli, "['local:ana']")
-    cli.run("run", "gated", "--no-input")
-    prompt_id = cli.run("prompts", "list", "--json").json["prompts"][0]["promptId"]
-    assert cli.run("prompts", "answer", prompt_id, "approve", "--as", "ana").code == 0
+    assert cli.run("prompts", "answer", cli.asked("gated"), "approve", "--as", "ana").code == 0
     published = (cli.cwd / "published").read_bytes()
     assert published.startswith(b"sayso/")
     assert cli.run("audit", "export", "-o", "page").code == 0
@@ -107,9 +104,7 @@ def test_a_checkpoint_that_cannot_be_published_is_one_warning_of_a_command_that_
     cli.env["SAYSO_CHECKPOINTS"] = "folder/published"
     gated(cli, "['local:ana']")
     for folder in (False, True):
-        cli.run("run", "gated", "--no-input")
-        prompt_id = cli.run("prompts", "list", "--json").json["prompts"][0]["promptId"]
-        done = cli.run("prompts", "answer", prompt_id, "approve", "--as", "ana")
+        done = cli.run("prompts", "answer", cli.asked("gated"), "approve", "--as", "ana")
         assert (done.code, done.err.count("cannot be published")) == (0, int(not folder)), done
         (cli.cwd / "folder").mkdir(exist_ok=True)
     key = cli.run("audit", "key").out.strip()
@@ -139,9 +134,7 @@ def test_an_auditor_follows_a_store_that_is_copied_to_another_key(cli: Cli, appr
 
 def test_a_fork_and_a_run_that_is_tried_again_are_attested_as_runs_of_their_own(cli: Cli) -> None:
     """Their records have their own ids, though their past is that of another run."""
-    cli.write(
-        "flows/flaky.yml", "flow: flaky\nnodes: [{id: look, type: shell, with: {run: [test, -e, ready]}}]\n"
-    )
+    cli.flow("flaky", "{id: look, type: shell, with: {run: [test, -e, ready]}}")
     failed = cli.run("run", "flaky").json["sessionId"]
     cli.write("ready", "")
     again = cli.run("sessions", "retry", failed).json["sessionId"]
@@ -169,22 +162,17 @@ def test_a_damaged_session_is_named_and_the_others_are_exported(cli: Cli, approv
     assert not (cli.cwd / "seen").exists()
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        (("--cursor", "torn"), "is not a cursor"),
-        (("-o", "torn"), "exists"),
-        (("-o", "same", "--cursor", "same"), "another file"),
-        (("-o", "nowhere/file"), "cannot be written"),
-    ],
-)
-def test_what_cannot_be_used_is_said_in_one_line(
-    cli: Cli, approved: str, options: tuple[str, str], told: str
-) -> None:
+def test_what_cannot_be_used_is_said_in_one_line(cli: Cli, approved: str) -> None:
     """A cursor or a file; nothing is written."""
     cli.write("torn", "{")
-    done = cli.run("audit", "export", *options)
-    assert (done.code, done.out, told in done.err) == (2, "", True), done
+    for options, told in (
+        ("--cursor torn", "is not a cursor"),
+        ("-o torn", "exists"),
+        ("-o same --cursor same", "another file"),
+        ("-o nowhere/file", "cannot be written"),
+    ):
+        done = cli.run("audit", "export", *options.split())
+        assert (done.code, done.out, told in done.err) == (2, "", True), done
     assert (cli.cwd / "torn").read_text() == "{"
 
 
@@ -232,8 +220,8 @@ def test_a_full_disk_behind_standard_output_is_said_and_the_cursor_stays(cli: Cl
     assert not (cli.cwd / "seen").exists()
 
 
-@pytest.mark.parametrize("name", [".", "/", "", "a" * 300])
-def test_what_cannot_be_verified_is_said_in_one_line(cli: Cli, approved: str, name: str) -> None:
+def test_what_cannot_be_verified_is_said_in_one_line(cli: Cli, approved: str) -> None:
     """A folder, nothing, and a name that no file can have."""
-    done = cli.run("verify", name)
-    assert (done.code, "Traceback" in done.err) == (2, False), done
+    for name in (".", "/", "", "a" * 300):
+        done = cli.run("verify", name)
+        assert (done.code, "Traceback" in done.err) == (2, False), done

@@ -36,9 +36,7 @@ nodes:
 def asked(cli: Cli, text: str) -> str:
     """The question that a run of this flow stops at."""
     cli.write("flow.yml", text)
-    done = cli.run("run", "flow.yml")
-    assert done.code == 3, done
-    return str(done.json["prompts"][0]["promptId"])
+    return cli.asked("flow.yml")
 
 
 def test_two_people_decide_what_one_of_them_changed(cli: Cli) -> None:
@@ -89,11 +87,6 @@ def test_an_edit_says_what_is_wrong_with_it(cli: Cli) -> None:
         assert text in done.err, done
 
 
-def open_questions(cli: Cli) -> list[str]:
-    """The ids of all open questions."""
-    return [entry["promptId"] for entry in cli.run("prompts", "list", "--json").json["prompts"]]
-
-
 def test_the_terminal_shows_what_will_run(cli: Cli) -> None:
     """An approval at the terminal shows the values, the command, and how far the votes are, and takes a reason."""
     cli.write("flow.yml", FLOW)
@@ -101,12 +94,8 @@ def test_the_terminal_shows_what_will_run(cli: Cli) -> None:
         terminal.expect("Count: 2")
         terminal.expect("This runs after approval · apply (")
         terminal.expect("sh -c 'echo")
-        terminal.expect("0 of 2 approved")
-        terminal.expect("> ")
-        terminal.type("reject")
-        terminal.expect("reject: reason")
-        terminal.expect("> ")
-        terminal.type("reject: not now")
+        terminal.answer("0 of 2 approved", "reject")
+        terminal.answer("reject: reason", "reject: not now")
         terminal.expect("⊘ rejected by")
 
 
@@ -135,25 +124,15 @@ def test_a_call_of_an_agent_is_changed_at_the_terminal(cli: Cli) -> None:
     cli.write("helper.yml", HELPER)
     cli.env["SAYSO_SCRIPT"] = str(cli.write("helper.script.yml", SAID))
     with cli.terminal("run", "helper.yml") as terminal:
-        terminal.expect("- edit: edit the proposal first")
-        terminal.expect("> ")
-        terminal.type("edit")
+        terminal.answer("- edit: edit the proposal first", "edit")
         terminal.expect("command (Enter for echo one two)")
         terminal.type("rm -rf /")
-        terminal.expect("is not allowed here")
-        terminal.expect("> ")
-        terminal.type("edit")
-        terminal.expect("> ")
-        terminal.type("")
-        terminal.expect("No changes to save")
-        terminal.expect("> ")
-        terminal.type("edit")
-        terminal.expect("> ")
-        terminal.type("echo echoed")
+        terminal.answer("is not allowed here", "edit")
+        terminal.answer("", "")
+        terminal.answer("No changes to save", "edit")
+        terminal.answer("", "echo echoed")
         terminal.expect("echo one two → echo echoed")
-        terminal.expect("command: echo one two → echo echoed")
-        terminal.expect("> ")
-        terminal.type("approve")
+        terminal.answer("command: echo one two → echo echoed", "approve")
         terminal.expect("Thanks.")
 
 
@@ -186,7 +165,7 @@ def test_what_became_of_a_call_is_told_in_words(cli: Cli) -> None:
     cli.write("looking.yml", LOOKING)
     done = cli.run("run", "looking.yml")
     assert "`rm -r a` is not allowed here" in done.err
-    prompt = str(done.json["prompts"][0]["promptId"])
+    prompt = done.json["prompts"][0]["promptId"]
     assert "lines: 7 → –" in cli.run("prompts", "answer", prompt, "--edit", "lines=").out
 
 
@@ -205,16 +184,13 @@ def test_what_would_run_is_in_the_answer_of_run_and_a_result_is_given_in_its_pla
 def test_calls_are_allowed_always_listed_and_asked_about_again(cli: Cli) -> None:
     """`--always` with a pattern runs the next call unasked; `grants revoke` ends that."""
     calls = [f"  - tools: [{{name: logs, input: {{lines: {n}}}}}]" for n in (7, 7, 8, 7)]
-    cli.env["SAYSO_SCRIPT"] = str(
-        cli.write("looking.script.yml", "\n".join(["turns:", *calls, "  - text: Thanks."]))
-    )
+    script = "\n".join(["turns:", *calls, "  - text: Thanks."])
+    cli.env["SAYSO_SCRIPT"] = str(cli.write("looking.script.yml", script))
     cli.write("looking.yml", LOOKING.replace("      approvals", "      grants: run\n      approvals"))
-    first = str(cli.run("run", "looking.yml").json["prompts"][0]["promptId"])
-    assert (
-        "takes field=value"
-        in cli.run("prompts", "answer", first, "approve", "--always", "8h", "--match", "x").err
-    )
-    cli.run("prompts", "answer", first, "approve", "--always", "8h", "--no-wait")
+    first = cli.asked("looking.yml")
+    always = ("prompts", "answer", first, "approve", "--always", "8h")
+    assert "takes field=value" in cli.run(*always, "--match", "x").err
+    cli.run(*always, "--no-wait")
     (second,) = cli.run("prompts", "list", "--json").json["prompts"]
     assert second["covers"]["text"].startswith("echo 8")
     (grant,) = cli.run("grants", "list", "--json").json["grants"]
@@ -231,14 +207,11 @@ def test_an_approval_with_a_form_is_changed_at_the_terminal(cli: Cli) -> None:
     """The fields that may be changed are asked for with their values, and the votes before count no more."""
     cli.write("flow.yml", FLOW)
     with cli.terminal("run", "flow.yml", "--as", "@sre") as terminal:
-        terminal.expect("> ")
-        terminal.type("Edit")
+        terminal.answer("", "Edit")
         terminal.expect("Count")
         terminal.expect("Enter for 2")
         terminal.type("9")
-        terminal.expect("5")
-        terminal.expect("> ")
-        terminal.type("4")
+        terminal.answer("5", "4")
         terminal.expect("count: 2 → 4")
         terminal.expect("Count: 2 → 4")
 
@@ -269,7 +242,7 @@ def test_notes_of_agents_are_listed_edited_and_forgotten(cli: Cli) -> None:
     cli.env["SAYSO_SCRIPT"] = str(cli.write("noting.script.yml", NOTES))
     cli.write("noting.yml", NOTING)
     assert "There are no notes." in cli.run("memory", "list").out
-    asked = str(cli.run("run", "noting.yml").json["prompts"][0]["promptId"])
+    asked = cli.asked("noting.yml")
     assert cli.run("memory", "list", "--json").json == {"notes": []}
     assert "completed after" in cli.run("prompts", "answer", asked, "approve").out
     (note,) = cli.run("memory", "list", "--json").json["notes"]
@@ -290,13 +263,10 @@ def test_notes_of_agents_are_listed_edited_and_forgotten(cli: Cli) -> None:
 
 def test_grants_beyond_a_run_are_listed_and_revoked_and_a_terminal_gives_none(cli: Cli) -> None:
     """They are of channels: here there is none. What was given in Slack is taken back by its id, whatever became of its run."""
-    cli.env["SAYSO_SCRIPT"] = str(
-        cli.write(
-            "looking.script.yml", "turns: [{tools: [{name: logs, input: {lines: 7}}]}, {text: Thanks.}]"
-        )
-    )
+    turns = "turns: [{tools: [{name: logs, input: {lines: 7}}]}, {text: Thanks.}]"
+    cli.env["SAYSO_SCRIPT"] = str(cli.write("looking.script.yml", turns))
     cli.write("looking.yml", LOOKING.replace("      approvals", "      grants: flow\n      approvals"))
-    asked = str(cli.run("run", "looking.yml").json["prompts"][0]["promptId"])
+    asked = cli.asked("looking.yml")
     refused = cli.run("prompts", "answer", asked, "approve", "--always", "8h", "--scope", "flow")
     assert "Calls are allowed for run here" in refused.err
     assert "only work with --always" in cli.run("prompts", "answer", asked, "approve", "--scope", "flow").err

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.cli.clikit import Cli
-from tests.cli.test_run import ask
 
 ACCESS = """flow: access
 nodes:
@@ -43,10 +42,7 @@ nodes:
 def waiting(cli: Cli, text: str, name: str) -> str:
     """The id of the question that a session of this flow waits with."""
     cli.write(f"flows/{name}.yml", text)
-    done = cli.run("run", name, "--json")
-    assert done.code == 3, done
-    (prompt,) = done.json["prompts"]
-    return str(prompt["promptId"])
+    return cli.asked(name)
 
 
 def test_a_form_is_filled_in_field_by_field(cli: Cli) -> None:
@@ -54,11 +50,11 @@ def test_a_form_is_filled_in_field_by_field(cli: Cli) -> None:
     cli.write("flows/access.yml", ACCESS)
     with cli.terminal("run", "access") as terminal:
         terminal.expect("What do you need?")
-        ask(terminal, "2) warehouse", "2")
-        ask(terminal, "Days (a whole number from 1 to 90; Enter for 7)", "ninety")
+        terminal.answer("2) warehouse", "2")
+        terminal.answer("Days (a whole number from 1 to 90; Enter for 7)", "ninety")
         terminal.expect("Write a whole number in digits only")
-        ask(terminal, "Days", "")
-        ask(terminal, "Note (Enter for none)", "")
+        terminal.answer("Days", "")
+        terminal.answer("Note (Enter for none)", "")
         terminal.expect("warehouse for 7 (no note)")
         assert terminal.code() == 0
 
@@ -116,7 +112,7 @@ def test_files_are_named_at_the_terminal(cli: Cli) -> None:
     cli.write("flows/logs.yml", LOGS)
     path = cli.write("my app.log", "all is well")
     with cli.terminal("run", "logs") as terminal:
-        ask(terminal, "Which logs?", "somewhere")
+        terminal.answer("Which logs?", "somewhere")
         terminal.expect("write their paths")
         terminal.type(f"'{path}'")
         terminal.expect("my app.log: all is well")
@@ -125,13 +121,10 @@ def test_files_are_named_at_the_terminal(cli: Cli) -> None:
 
 def test_a_missing_input_is_asked_with_its_choices(cli: Cli) -> None:
     """An input of several choices that was not given is asked with them."""
-    cli.write(
-        "flows/regions.yml",
-        "flow: regions\ninputs: {where: {type: array, choices: [eu, us, asia]}}\n"
-        "nodes: [{id: tell, type: message, with: {text: \"to {{ inputs.where | join('+') }}\"}}]\n",
-    )
+    told = "{id: tell, type: message, with: {text: \"to {{ inputs.where | join('+') }}\"}}"
+    cli.flow("regions", told, head="inputs: {where: {type: array, choices: [eu, us, asia]}}\n")
     with cli.terminal("run", "regions") as terminal:
-        ask(terminal, "3) asia", "3, eu")
+        terminal.answer("3) asia", "3, eu")
         terminal.expect("to eu+asia")
         assert terminal.code() == 0
 
@@ -148,9 +141,7 @@ def test_other_words_than_the_choices_are_typed_at_the_terminal(cli: Cli) -> Non
     """The question says that they count, and they are the answer."""
     cli.write("flow.yml", OWN_WORDS)
     with cli.terminal("run", "flow.yml") as terminal:
-        terminal.expect("- or your own answer")
-        terminal.expect("> ")
-        terminal.type("both of them")
+        terminal.answer("- or your own answer", "both of them")
         terminal.expect("both of them, ana")
 
 
@@ -158,7 +149,7 @@ def test_other_words_than_the_choices_are_typed_at_the_terminal(cli: Cli) -> Non
 def test_other_words_than_the_choices_answer_from_elsewhere(cli: Cli, given: list[str]) -> None:
     """`prompts answer` takes them as its answer or as text; a value is one of the choices."""
     cli.write("flow.yml", OWN_WORDS)
-    prompt = cli.run("run", "flow.yml").json["prompts"][0]["promptId"]
+    prompt = cli.asked("flow.yml")
     assert "or your own answer  --text" in cli.run("prompts", "show", prompt).out
     assert cli.run("prompts", "answer", prompt, "--value", "neither").code != 0
     done = cli.run("prompts", "answer", prompt, *given)

@@ -62,21 +62,9 @@ def test_what_happens_inside_is_told_with_its_place(cli: Cli) -> None:
 
 def test_a_node_with_on_failure_is_told_as_failed_only(cli: Cli) -> None:
     """That its `on_failure` has ended does not look as if the node had completed, inside a branch either."""
-    cli.write(
-        "flows/mends.yml",
-        """flow: mends
-nodes:
-  - id: both
-    type: parallel
-    on_failure: [{id: note, type: noop}]
-    branches:
-      one:
-        - id: boom
-          type: shell
-          with: {run: ["false"]}
-          on_failure: [{id: mend, type: noop}]
-""",
-    )
+    boom = '{id: boom, type: shell, with: {run: ["false"]}, on_failure: [{id: mend, type: noop}]}'
+    note = "on_failure: [{id: note, type: noop}]"
+    cli.flow("mends", f"{{id: both, type: parallel, {note}, branches: {{one: [{boom}]}}}}")
     done = cli.run("run", "mends")
     told = [line.strip() for line in done.err.splitlines()]
     assert done.code == 1
@@ -86,14 +74,11 @@ nodes:
 
 def test_the_case_of_a_switch_that_took_its_default_is_null(cli: Cli) -> None:
     """Whether `default` was taken or nothing fitted: `case` is null, as the reference says."""
-    cli.write(
-        "flows/cases.yml",
-        """flow: cases
-nodes:
-  - {id: a, type: switch, with: {on: x}, cases: {y: [{id: a1, type: noop}]}, default: [{id: a2, type: noop}]}
-  - {id: b, type: switch, with: {on: x}, cases: {y: [{id: b1, type: noop}]}}
-  - {id: c, type: switch, with: {on: x}, cases: {x: [{id: c1, type: noop}]}}
-""",
+    cli.flow(
+        "cases",
+        "{id: a, type: switch, with: {on: x}, cases: {y: [{id: a1, type: noop}]}, default: [{id: a2, type: noop}]}",
+        "{id: b, type: switch, with: {on: x}, cases: {y: [{id: b1, type: noop}]}}",
+        "{id: c, type: switch, with: {on: x}, cases: {x: [{id: c1, type: noop}]}}",
     )
     outputs = cli.run("run", "cases").json["outputs"]
     assert [outputs[name]["case"] for name in "abc"] == [None, None, "x"]
@@ -103,10 +88,7 @@ nodes:
 def test_the_error_of_a_failed_loop_begins_with_its_item(cli: Cli) -> None:
     """When it ends, and wherever the session is shown later."""
     body = "{id: ping, type: fail, with: {message: no route}}"
-    cli.write(
-        "flows/hosts.yml",
-        f"flow: hosts\nnodes:\n  - {{id: each, type: foreach, with: {{items: [web-1], as: host}}, body: [{body}]}}\n",
-    )
+    cli.flow("hosts", f"{{id: each, type: foreach, with: {{items: [web-1], as: host}}, body: [{body}]}}")
     cli.run("run", "hosts")
     session = cli.run("sessions", "list", "--all", "--json").json["sessions"][0]["sessionId"]
     assert "error     web-1: no route\n" in cli.run("sessions", "show", session).out

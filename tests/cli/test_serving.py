@@ -9,6 +9,7 @@ import signal
 import socket
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 from urllib.request import Request, urlopen
 
@@ -57,9 +58,19 @@ async def line(process: Forked, wanted: str) -> str:
     raise AssertionError(f"{wanted!r} was not printed; standard error: {process.communicate()[1]}")
 
 
-async def ended(process: Forked) -> int:
-    """The exit code."""
+async def ended(process: Forked, how: signal.Signals) -> int:
+    """The exit code, once this signal has ended it."""
+    process.send_signal(how)
     return await asyncio.to_thread(process.wait, 30)
+
+
+@asynccontextmanager
+async def bot(cli: Cli) -> AsyncIterator[None]:
+    """`sayso start`, ready, and ended by SIGTERM."""
+    with cli.started("start") as process:
+        await line(process, "Ready")
+        yield
+        assert await ended(process, signal.SIGTERM) == 0
 
 
 # --- start -------------------------------------------------------------------------------------------------
@@ -111,17 +122,19 @@ async def test_start_says_when_it_is_ready_and_drains_on_sigterm(cli: Cli, works
     cli.write("flows/bad.yml", "flow: bad\nnodes: [{id: a, type: shel}]\n")
     with cli.started("start") as process:
         assert await line(process, "Ready") == "Ready: @sayso in Local workspace, 1 flow (asks).\n"
-        process.send_signal(signal.SIGTERM)
-        assert await ended(process) == 0
+        assert await ended(process, signal.SIGTERM) == 0
         _, errors = process.communicate()
     assert "bad.yml:2:23: unknown node type `shel`" in errors
     assert "Traceback" not in errors
 
 
-async def asked(workspace: Workspace) -> None:
-    """Somebody starts the flow by a mention; it asks in the thread."""
+async def asked(cli: Cli, workspace: Workspace) -> dict[str, Any]:
+    """Somebody starts the flow by a mention, and it asks in the thread: its session, as it is listed."""
     await workspace.post("ana", "ops", "@sayso asks")
     await workspace.wait_for(lambda: said(workspace, "Why?"), timeout=20)
+    listed = await asyncio.to_thread(cli.run, "sessions", "list", "--json")
+    session: dict[str, Any] = listed.json["sessions"][0]
+    return session
 
 
 def said(workspace: Workspace, text: str) -> bool:
@@ -132,42 +145,27 @@ def said(workspace: Workspace, text: str) -> bool:
 async def test_a_session_of_a_thread_is_aborted_through_the_bot(cli: Cli, workspace: Workspace) -> None:
     """The CLI hands the request to the bot that runs, waits for what becomes of it, and says so."""
     connect(cli, workspace)
-    with cli.started("start") as process:
-        await line(process, "Ready")
-        await asked(workspace)
-        listed = await asyncio.to_thread(cli.run, "sessions", "list", "--json")
-        session_id = listed.json["sessions"][0]["sessionId"]
-        prompt_id = listed.json["sessions"][0]["prompts"][0]
+    async with bot(cli):
+        session = await asked(cli, workspace)
+        session_id, (prompt_id,) = session["sessionId"], session["prompts"]
         refused = await asyncio.to_thread(cli.run, "prompts", "answer", prompt_id, "so")
         assert (refused.code, "can answer this" in refused.err) == (5, True), refused
         done = await asyncio.to_thread(cli.run, "sessions", "abort", session_id)
         assert (done.code, done.out) == (0, f"{session_id} is cancelled.\n"), done
-        process.send_signal(signal.SIGTERM)
-        assert await ended(process) == 0
-    shown = await asyncio.to_thread(cli.run, "sessions", "show", session_id, "--json")
-    assert shown.json["status"] == "aborted"
+    assert await asyncio.to_thread(status_of, cli, session_id) == "aborted"
 
 
 async def test_without_a_bot_a_request_is_kept_for_it(cli: Cli, workspace: Workspace) -> None:
     """While no bot runs the request waits in the inbox; the next start carries it out."""
     connect(cli, workspace)
-    with cli.started("start") as process:
-        await line(process, "Ready")
-        await asked(workspace)
-        process.send_signal(signal.SIGTERM)
-        await ended(process)
-    session_id = (await asyncio.to_thread(cli.run, "sessions", "list", "--json")).json["sessions"][0][
-        "sessionId"
-    ]
+    async with bot(cli):
+        session_id = (await asked(cli, workspace))["sessionId"]
     done = await asyncio.to_thread(cli.run, "sessions", "abort", session_id)
     assert (done.code, "stays queued until the bot starts" in done.out) == (3, True), done
-    with cli.started("start") as process:
-        await line(process, "Ready")
+    async with bot(cli):
         await asyncio.to_thread(
             until, lambda: status_of(cli, session_id) == "aborted", "the session is aborted"
         )
-        process.send_signal(signal.SIGTERM)
-        await ended(process)
 
 
 def status_of(cli: Cli, session_id: str) -> str:
@@ -178,24 +176,13 @@ def status_of(cli: Cli, session_id: str) -> str:
 async def test_a_session_of_a_thread_is_not_taken_to_the_terminal(cli: Cli, workspace: Workspace) -> None:
     """`sessions resume` of a Slack session says where it lives and on whom it waits, and claims nothing."""
     connect(cli, workspace)
-    with cli.started("start") as process:
-        await line(process, "Ready")
-        await asked(workspace)
-        session_id = (await asyncio.to_thread(cli.run, "sessions", "list", "--json")).json["sessions"][0][
-            "sessionId"
-        ]
+    async with bot(cli):
+        session_id = (await asked(cli, workspace))["sessionId"]
         done = await asyncio.to_thread(cli.run, "sessions", "resume", session_id)
         assert (done.code, done.json["prompts"][0]["message"]) == (3, "Why?"), done
-        await workspace.post("ana", "ops", "so it is", thread_ts=thread(workspace))
+        root = next(message for message in workspace.messages("ops") if "asks" in message["text"])
+        await workspace.post("ana", "ops", "so it is", thread_ts=root["ts"])
         await workspace.wait_for(lambda: said(workspace, "Because so it is"), timeout=20)
-        process.send_signal(signal.SIGTERM)
-        await ended(process)
-
-
-def thread(workspace: Workspace) -> str:
-    """The root of the only thread in #ops."""
-    roots = [message for message in workspace.messages("ops") if "asks" in message["text"]]
-    return str(roots[0]["ts"])
 
 
 # --- dev ---------------------------------------------------------------------------------------------------
@@ -227,15 +214,6 @@ def shown_in(url: str, text: str) -> bool:
     return text in json.dumps(threads)
 
 
-async def test_dev_offers_the_flows_by_a_click(cli: Cli) -> None:
-    """The page of `sayso dev` has a suggestion for each flow, and one for help."""
-    cli.write("flows/asks.yml", ASKS)
-    with cli.started("dev", "--port", "0", "--no-open") as process:
-        url = await dev_url(process)
-        offered = page(url, "/page/state?as=U0LOCALANA")["suggestions"]
-        assert [each["text"] for each in offered] == ["@sayso asks", "@sayso help"]
-
-
 async def test_dev_serves_flows_without_slack_and_goes_on_after_a_stop(cli: Cli) -> None:
     """The printed page works; a flow asks in its thread; after Ctrl-C and a new start the thread goes on, and its card leads to
     the control room."""
@@ -246,8 +224,7 @@ async def test_dev_serves_flows_without_slack_and_goes_on_after_a_stop(cli: Cli)
             url, "/page/post", **{"as": "U0LOCALANA", "channel": "C0LOCALOPS", "text": "@sayso asks"}
         )
         await asyncio.to_thread(until, lambda: shown_in(url, "Why?"), "the question")
-        process.send_signal(signal.SIGINT)
-        assert await ended(process) == 0
+        assert await ended(process, signal.SIGINT) == 0
     with cli.started("dev", "--port", "0", "--no-open") as process:
         url = await dev_url(process)
         reply = {"as": "U0LOCALANA", "channel": "C0LOCALOPS", "thread_ts": posted["ts"], "text": "I said so"}
@@ -256,8 +233,7 @@ async def test_dev_serves_flows_without_slack_and_goes_on_after_a_stop(cli: Cli)
         await asyncio.to_thread(
             until, lambda: shown_in(url, "|Open in the control room>"), "the link of the card"
         )
-        process.send_signal(signal.SIGTERM)
-        assert await ended(process) == 0
+        assert await ended(process, signal.SIGTERM) == 0
     assert sorted(path.name for path in (cli.cwd / ".sayso").iterdir()) == ["dev"]
 
 
@@ -275,8 +251,7 @@ async def test_a_second_signal_ends_dev_quietly(cli: Cli) -> None:
         logged = [""]
         while "stopping: no new work is accepted" not in logged[-1]:
             logged.append(await asyncio.to_thread(process.stderr.readline))
-        process.send_signal(signal.SIGTERM)
-        assert await ended(process) == 130
+        assert await ended(process, signal.SIGTERM) == 130
         rest = process.stderr.read()
         assert ("ERROR" in rest, "CRITICAL" in rest, "Traceback" in rest) == (False, False, False), rest
         await line(process, "Stopped immediately.")
@@ -288,8 +263,7 @@ async def test_dev_shows_an_agent_that_asks_and_goes_on_after_a_stop(cli: Cli) -
     with cli.started("dev", "--gate", "--port", "0", "--no-open") as process:
         url = await dev_url(process)
         await asyncio.to_thread(until, lambda: shown_in(url, "wants to use"), "the question")
-        process.send_signal(signal.SIGINT)
-        assert await ended(process) == 0
+        assert await ended(process, signal.SIGINT) == 0
     with cli.started("dev", "--gate", "--port", "0", "--no-open") as process:
         url = await dev_url(process)
         here = "/page/messages?as=U0LOCALBEN&channel=C0LOCALOPS"
@@ -309,18 +283,20 @@ async def test_dev_shows_an_agent_that_asks_and_goes_on_after_a_stop(cli: Cli) -
         page(url, "/page/action", **{"as": "U0LOCALBEN", **press})
         await asyncio.to_thread(until, lambda: shown_in(url, "web-10"), "the ten")
         assert not shown_in(url, "may have run")
-        process.send_signal(signal.SIGINT)
-        assert await ended(process) == 0
+        assert await ended(process, signal.SIGINT) == 0
 
 
-async def test_dev_says_that_it_is_not_slack(cli: Cli) -> None:
-    """It says so in its first line, and that nothing leaves the machine."""
+async def test_dev_says_that_it_is_not_slack_and_offers_the_flows_by_a_click(cli: Cli) -> None:
+    """It says so in its first line, and that nothing leaves the machine; its page has a suggestion for each flow, and one
+    for help."""
     cli.write("flows/asks.yml", ASKS)
     with cli.started("dev", "flows/asks.yml", "--port", "0", "--no-open") as process:
         assert "It is not Slack; nothing leaves this machine." in await line(process, "local workspace")
+        url = (await line(process, "http://127.0.0.1:")).strip()
         await line(process, "Serving 1 flow (asks)")
-        process.send_signal(signal.SIGTERM)
-        assert await ended(process) == 0
+        offered = page(url, "page/state?as=U0LOCALANA")["suggestions"]
+        assert [each["text"] for each in offered] == ["@sayso asks", "@sayso help"]
+        assert await ended(process, signal.SIGTERM) == 0
 
 
 def test_a_port_that_was_asked_for_and_is_taken_is_two(cli: Cli) -> None:

@@ -21,15 +21,6 @@ from tests.cli.flowtexts import two_questions
 pytestmark = pytest.mark.process
 
 
-@pytest.fixture
-def paused(cli: Cli) -> dict[str, Any]:
-    """A session that waits at its first question, as `run` reported it."""
-    two_questions(cli)
-    document: dict[str, Any] = cli.run("run", "talk", "-i", "who=bob").json
-    assert document["status"] == "paused"
-    return document
-
-
 def test_looking_makes_no_database(cli: Cli) -> None:
     """Where nothing ever ran there is nothing to list, and looking leaves no trace."""
     assert cli.run("sessions", "list").out == "No open sessions. Add --all to list ended ones.\n"
@@ -169,14 +160,13 @@ def test_an_ambiguous_id_names_its_candidates(cli: Cli, paused: dict[str, Any]) 
     assert (done.code, other in done.err, paused["sessionId"] in done.err) == (2, True, True)
 
 
-@pytest.mark.parametrize(
-    "command", [("sessions", "resume"), ("sessions", "fork"), ("sessions", "abort"), ("prompts", "show")]
-)
-def test_an_unknown_id_names_no_other(cli: Cli, paused: dict[str, Any], command: tuple[str, ...]) -> None:
+def test_an_unknown_id_names_no_other(cli: Cli, paused: dict[str, Any]) -> None:
     """A slip in an id is a clear message, and names no session or question of somebody else."""
-    known = paused["sessionId"] if command[0] == "sessions" else paused["prompts"][0]["promptId"]
-    done = cli.run(*command, f"{known[:-1]}z")
-    assert (done.code, "There is no" in done.err, known in done.err) == (2, True, False), done
+    session, prompt = paused["sessionId"], paused["prompts"][0]["promptId"]
+    for group, command in (("sessions", "resume"), ("sessions", "fork"), ("sessions", "abort"), ("prompts", "show")):
+        known = session if group == "sessions" else prompt
+        done = cli.run(group, command, f"{known[:-1]}z")
+        assert (done.code, "There is no" in done.err, known in done.err) == (2, True, False), done
 
 
 def test_abort_ends_a_session_for_good(cli: Cli, paused: dict[str, Any]) -> None:
@@ -218,25 +208,23 @@ def test_an_answer_goes_on_with_the_session(cli: Cli, paused: dict[str, Any]) ->
     assert cli.lines("first") == cli.lines("second") == ["ran"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        (["north"], 5, "Please choose one of: eu, us."),
-        (["2"], 5, "Please choose one of: eu, us."),
-        (["--value", "EU West"], 5, "Please choose one of: eu, us."),
-        (["--text", "eu"], 5, "takes a choice, not a text"),
-        (["eu", "--as", "mallory"], 5, "Only ana at the terminal can answer this."),
-        (["eu", "--value", "us"], 2, "Give one answer"),
-        ([], 2, "Give one answer"),
-    ],
-)
-def test_an_answer_that_cannot_be_taken_changes_nothing(
-    cli: Cli, paused: dict[str, Any], arguments: list[str], code: int, said: str
-) -> None:
+NO_ANSWERS: list[tuple[list[str], int, str]] = [
+    (["north"], 5, "Please choose one of: eu, us."),
+    (["2"], 5, "Please choose one of: eu, us."),
+    (["--value", "EU West"], 5, "Please choose one of: eu, us."),
+    (["--text", "eu"], 5, "takes a choice, not a text"),
+    (["eu", "--as", "mallory"], 5, "Only ana at the terminal can answer this."),
+    (["eu", "--value", "us"], 2, "Give one answer"),
+    ([], 2, "Give one answer"),
+]
+
+
+def test_an_answer_that_cannot_be_taken_changes_nothing(cli: Cli, paused: dict[str, Any]) -> None:
     """No option, nobody who may answer, or two answers at once: refused, and the question stays open."""
     prompt_id = paused["prompts"][0]["promptId"]
-    done = cli.run("prompts", "answer", prompt_id, *arguments)
-    assert (done.code, said in done.err) == (code, True), done
+    for arguments, code, said in NO_ANSWERS:
+        done = cli.run("prompts", "answer", prompt_id, *arguments)
+        assert (done.code, said in done.err) == (code, True), done
     (entry,) = cli.run("prompts", "list", "--json").json["prompts"]
     assert entry["promptId"] == prompt_id
 
