@@ -62,6 +62,7 @@ ROWS: dict[str, list[tuple[str, Json | Refused]]] = {
         ("'2026-11-21T22:40:00Z' | date('')", ''),
         ("'2026-11-21T22:40:00Z' | date('%A é 日', 'Europe/Berlin')", 'Saturday é 日'),
         ("'2026-11-21T22:40:00Z' | date('%%d')", '%d'),
+        ("'2026-11-21T22:40:00Z' | date('%d.%m.%Y %H:%M', 'Europe/Berlin')", '21.11.2026 23:40'),
         ("'2026-11-21T22:40:00Z' | date('%')", Refused('date supports %a, %A, %b, %B, %d, %H, %I, %j, %m, %M, %p, %S, %u, %y, %Y, %Z, %%, in at most 100 characters')),
         ("'2026-11-21T22:40:00Z' | date('%Z', 'Nowhere/X')", Refused("'Nowhere/X' is not a time zone: write one such as Europe/Berlin or UTC")),
         ("'2026-11-21T22:40:00Z' | date('%Y', '')", Refused("'' is not a time zone: write one such as Europe/Berlin or UTC")),
@@ -221,6 +222,7 @@ ROWS: dict[str, list[tuple[str, Json | Refused]]] = {
         ("3 | match('3')", Refused("the filter `match` cannot take the number 3 and the text '3'")),
         ("none | match('3')", Refused("the filter `match` cannot take nothing (null) and the text '3'")),
         ("'x' | match('(')", Refused("'(' is not a regular expression: missing ): (")), ("'a\\nb' | match('^b')", None),
+        ("'tag v12.3' | match('v([0-9]+)[.]([0-9]+)')", ['v12.3', '12', '3']),
     ],
     'max': [
         ('[] | max', Refused('the list is empty')), ('[1, 2.5] | max', 2.5), ("['a','B'] | max", 'B'),

@@ -13,49 +13,34 @@ from engine.nodes.types.spec import PARTS, InvalidConfig
 from tests.support.proving import tries
 
 NO_CLOCKS: dict[str, Json] = {"remind_every": None, "escalate": None, "hours": None}
+ASK: dict[str, Json] = {
+    "message": "How?",
+    "choices": None,
+    "own_words": False,
+    "form": None,
+    "accept": ["text"],
+    "max_files": 10,
+    "max_size": 10 * 2**20,
+    "who": None,
+    "timeout": None,
+    "on_timeout": "fail",
+    **NO_CLOCKS,
+    "default": None,
+}
+"""What an `ask` gets that says nothing but its message."""
 
 SETTLED: list[tuple[str, dict[str, Json], dict[str, Json]]] = [
+    ("ask", {"message": "How?"}, ASK),
     (
         "ask",
-        {"message": "How?"},
+        {"message": "How?", "choices": ["a", {"value": "b", "label": "Bee", "style": "danger"}], "timeout": "1m"},
         {
-            "message": "How?",
-            "choices": None,
-            "own_words": False,
-            "form": None,
-            "accept": ["text"],
-            "max_files": 10,
-            "max_size": 10 * 2**20,
-            "who": None,
-            "timeout": None,
-            "on_timeout": "fail",
-            **NO_CLOCKS,
-            "default": None,
-        },
-    ),
-    (
-        "ask",
-        {
-            "message": "How?",
-            "choices": ["a", {"value": "b", "label": "Bee", "style": "danger"}],
-            "timeout": "1m",
-        },
-        {
-            "message": "How?",
+            **ASK,
             "choices": [
                 {"value": "a", "label": "a", "style": None},
                 {"value": "b", "label": "Bee", "style": "danger"},
             ],
-            "own_words": False,
-            "form": None,
-            "accept": ["text"],
-            "max_files": 10,
-            "max_size": 10 * 2**20,
-            "who": None,
             "timeout": 60.0,
-            "on_timeout": "fail",
-            **NO_CLOCKS,
-            "default": None,
         },
     ),
     (
