@@ -101,14 +101,14 @@ async def allowed_hook(case: Case, tool: str, arguments: dict[str, Any]) -> None
 async def test_an_allow_of_the_hook_is_none_for_another_request(
     case: Case, tool: str, arguments: dict[str, Any]
 ) -> None:
-    """What a door says of the hook's call is that very request, or people are asked; the request itself is not asked again."""
+    """What a door says of the hook's call is that very request, or people are asked; the request itself is allowed once."""
     asked = {"tool": "restart", "arguments": {"host": "web-3"}}
     await allowed_hook(case, "mcp__sayso__request_approval", asked)
     within = {"call": "c1", "arguments": asked}
     other = {"door": "mcp", "call": "m1", "tool": tool, "arguments": arguments, "within": within}
     assert (await answer(case, **other))["state"] == "open"
-    same = await answer(case, door="mcp", call="m2", within=within, **asked)
-    assert same["state"] == "allowed"
+    for call, state in (("m2", "allowed"), ("m3", "open")):
+        assert (await answer(case, door="mcp", call=call, within=within, **asked))["state"] == state
 
 
 async def test_an_allow_of_the_hook_counts_as_long_as_its_approval(case: Case, clock: MovedClock) -> None:

@@ -34,7 +34,6 @@ from bot.gate.client import NoGate
 from bot.gate.mcp_server import _KNOWN_SECONDS, _MOST_KNOWN, TASKS, Door, _Verifier
 from tests.gate.conftest import Gate, gated
 from tests.gate.test_hooks import Hooks, event
-from tests.gate.test_requests import allow_buttons
 from tests.support import prefork
 from tests.support.acting import Workspace
 from tests.support.bot import ROOT, ThreadView, counted, words
@@ -377,7 +376,7 @@ async def test_a_client_that_takes_tasks_gets_one_and_its_result_once(gate: Gate
 
 
 async def test_the_hook_and_the_server_see_one_call(gate: Gate) -> None:
-    """What people allowed the hook is not asked about again, once; another call, or one under another rule, is."""
+    """What people allowed the hook is not asked about again: the id of the call reaches the gate."""
     hooks = Hooks(gate, await gate.url())
     given = {"tool": "restart", "arguments": {"host": "web-3"}, "reason": "It hangs."}
     call_of = event("", "toolu_9", tool_name="mcp__sayso__request_approval", tool_input=given)
@@ -386,22 +385,10 @@ async def test_the_hook_and_the_server_see_one_call(gate: Gate) -> None:
     await thread.approve("ben", await thread.says("request_approval"))
     assert (await waiting)[0] == "allow"
     meta: Any = {"claudecode/toolUseId": "toolu_9"}
-
-    def asks() -> int:
-        """How many calls of the server wait for people."""
-        roots = [message["ts"] for message in gate.workspace.messages("ops")]
-        said = [one for root in roots for one in gate.workspace.messages("ops", root)]
-        return sum(len(allow_buttons(one)) for one in said)
-
     async with stdio(gate) as session:
         result = await session.call_tool("request_approval", given, meta=meta)
         told = result.structured_content or {}
         assert (told["state"], told["arguments"]) == ("allowed", {"host": "web-3"})
-        for number, host in enumerate(("web-3", "web-4"), 1):
-            wanted = {**given, "arguments": {"host": host}}
-            asked = asyncio.create_task(session.call_tool("request_approval", wanted, meta=meta))
-            await gate.workspace.wait_for(lambda number=number: asks() == number, timeout=20)
-            asked.cancel()
 
 
 async def test_over_http_each_client_brings_its_token(gate: Gate) -> None:

@@ -76,17 +76,12 @@ async def test_a_denial_stays_and_other_arguments_are_refused(gate: Gate) -> Non
     assert (await gate.ask("make deploy", "c2"))["state"] == "open"
 
 
-async def test_the_person_behind_the_agent_cannot_answer(gate: Gate) -> None:
-    """With `exclude_requester` Ana's press counts for nothing, and the agent has no way to answer either."""
+async def test_an_agent_has_no_way_to_answer(gate: Gate) -> None:
+    """Nothing that it can send decides; that the person behind it cannot either is shown by a seeded fault."""
     assert (await gate.ask("make deploy"))["state"] == "open"
-    thread = await gate.thread()
-    message = await thread.asks()
-    await thread.approve("ana", message)
-    assert (await gate.ask("make deploy", wait=1))["state"] == "open"
+    wanted = {"kind": "approval", "door": "x", "session": "s1", "call": "c1", "tool": "Bash", "arguments": {}}
     for do in ("answer", "approve", "press"):
-        assert (
-            await gate.post(do, kind="approval", door="x", session="s1", call="c1", tool="Bash", arguments={})
-        )[0] == 400
+        assert (await gate.post(do, **wanted))[0] == 400
 
 
 async def test_rules_decide_without_people_and_a_changed_file_counts_at_once(gate: Gate) -> None:
@@ -100,15 +95,8 @@ async def test_rules_decide_without_people_and_a_changed_file_counts_at_once(gat
     assert (await gate.ask("git status -s", "r4"))["state"] == "open"
     for broken in ("gate: [", "", RULES.replace("allow", "alow")):
         rules.write_text(broken)
-        status, answer = await gate.post(
-            "ask",
-            kind="approval",
-            door="claude",
-            session="s1",
-            call="r5",
-            tool="Bash",
-            arguments={"command": "git log"},
-        )
+        wanted = {"kind": "approval", "door": "claude", "session": "s1", "call": "r5", "tool": "Bash"}
+        status, answer = await gate.post("ask", arguments={"command": "git log"}, **wanted)
         assert (status, "state" in answer) == (409, False)
     rules.unlink()
     assert "state" not in await gate.ask("git log", "r5")
@@ -307,15 +295,8 @@ async def test_a_rule_is_proposed_after_equal_approvals_of_three_sessions(gate: 
         return [message["text"] for message in messages() if text in message["text"]]
 
     for number in (1, 1, 2, 3, 4):
-        asked = asyncio.create_task(
-            gate.ask(
-                "",
-                f"c{number}",
-                30,
-                session=f"s{number}",
-                arguments={"command": "npm test", "description": "x"},
-            )
-        )
+        test = {"session": f"s{number}", "arguments": {"command": "npm test", "description": "x"}}
+        asked = asyncio.create_task(gate.ask("", f"c{number}", 30, **test))
 
         def waits() -> Any:
             return next((message for message in messages() if allow_buttons(message)), None)

@@ -79,16 +79,3 @@ async def test_a_response_url_ends(workspace: Workspace, bolt: RunningApp) -> No
         assert await _answer(url, {"text": "x"}) == 200
     assert await _answer(url, {"text": "x"}) == 404
     assert await _answer(url + "0", {"text": "x"}) == 404
-
-
-async def test_files_need_the_token(workspace: Workspace) -> None:
-    """The app downloads a person's file with its token; without, the door is shut."""
-    await workspace.post("ana", "ops", "log", files={"a.txt": b"secret"})
-    address = workspace.messages("ops")[0]["files"][0]["url_private"]
-    async with aiohttp.ClientSession() as session:
-        async with session.get(address) as answer:
-            assert answer.status == 403
-        token = {"Authorization": f"Bearer {workspace.bot_token}"}
-        async with session.get(address, headers=token) as answer:
-            assert await answer.read() == b"secret"
-            assert answer.headers["Content-Disposition"] == "attachment"

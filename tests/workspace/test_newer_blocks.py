@@ -56,11 +56,22 @@ def test_what_the_sdk_builds_is_taken(block: Json) -> None:
     check_message("", [block])
 
 
+def test_a_table_of_a_hundred_rows_is_taken() -> None:
+    """Its header is not counted."""
+    check_message("", [{**TABLE, "rows": [ROWS[0], *[ROWS[1]] * 100]}])
+
+
 REFUSED = {
     "an unknown status": {**TASK, "status": "done"},
     "details that are no rich text": {**TASK, "details": "x"},
     "a plan without a title": {"type": "plan", "tasks": [TASK]},
+    "a plan with an unknown status": {**PLAN, "tasks": [{**TASK, "status": "done"}]},
+    "a plan of something else": {**PLAN, "tasks": [{"type": "divider"}]},
     "a table without a caption": {"type": "data_table", "rows": ROWS},
+    "an empty caption": {**TABLE, "caption": ""},
+    "a number as text": {**TABLE, "rows": [ROWS[0], [cells("a")[0], {"type": "raw_number", "value": "1"}]]},
+    "a cell of ten thousand characters": {**TABLE, "rows": [cells("h"), cells("x" * 10_000)]},
+    "a page of more than a hundred": {**TABLE, "page_size": 101},
     "a table of its header only": {**TABLE, "rows": ROWS[:1]},
     "more than a hundred rows": {**TABLE, "rows": [ROWS[0], *[ROWS[1]] * 101]},
     "rows of different length": {**TABLE, "rows": [ROWS[0], cells("a")]},
