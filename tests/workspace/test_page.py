@@ -32,6 +32,13 @@ pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 Json = dict[str, Any]
 
 GATE = [section("Roll *checkout* back?"), actions(button("Approve", "approve", "p1", style="primary"))]
+REGIONS = [{"text": {"type": "plain_text", "text": name}, "value": name} for name in ("eu", "us")]
+REGION: Json = {
+    "type": "static_select",
+    "action_id": "region",
+    "options": REGIONS,
+    "placeholder": {"type": "plain_text", "text": "Which region"},
+}
 FORM = modal(
     text_input("version", hint={"type": "plain_text", "text": "Such as v2.14.1"}),
     {
@@ -39,13 +46,7 @@ FORM = modal(
         "block_id": "regions",
         "optional": True,
         "label": {"type": "plain_text", "text": "Regions"},
-        "element": {
-            "type": "checkboxes",
-            "action_id": "value",
-            "options": [
-                {"text": {"type": "plain_text", "text": name}, "value": name} for name in ("eu", "us")
-            ],
-        },
+        "element": {"type": "checkboxes", "action_id": "value", "options": REGIONS},
     },
 )
 
@@ -463,10 +464,7 @@ async def test_reactions_are_given_and_taken_back(desk: Desk) -> None:
 
 async def test_a_select_in_a_message_tells_the_app_what_was_chosen(desk: Desk) -> None:
     """Choosing with the keyboard in a select sends the option and shows it."""
-    options = [{"text": {"type": "plain_text", "text": name}, "value": name} for name in ("eu", "us")]
-    element: Json = {"type": "static_select", "action_id": "region", "options": options}
-    element["placeholder"] = {"type": "plain_text", "text": "Which region"}
-    await desk.say("Where?", [section("Where?", accessory=element)])
+    await desk.say("Where?", [section("Where?", accessory=REGION)])
     async with desk.in_ops() as page:
         await by_action(page, "region").press("Enter")
         await page.keyboard.press("ArrowDown")
@@ -478,10 +476,7 @@ async def test_a_select_in_a_message_tells_the_app_what_was_chosen(desk: Desk) -
 
 async def test_a_menu_stays_open_while_the_page_reads_again(desk: Desk) -> None:
     """What the page reads when its connection stands does not close what somebody has opened meanwhile."""
-    options = [{"text": {"type": "plain_text", "text": name}, "value": name} for name in ("eu", "us")]
-    element: Json = {"type": "static_select", "action_id": "region", "options": options}
-    element["placeholder"] = {"type": "plain_text", "text": "Which region"}
-    await desk.say("Where?", [section("Where?", accessory=element)])
+    await desk.say("Where?", [section("Where?", accessory=REGION)])
     late = asyncio.Event()
 
     async def answer_late(route: Route) -> None:

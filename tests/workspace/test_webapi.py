@@ -76,28 +76,17 @@ async def test_the_token_may_be_an_argument(workspace: Workspace) -> None:
     assert workspace.calls[-1].token_in == "argument"
 
 
-@pytest.mark.parametrize(
-    ("token", "error"),
-    [
-        ("", "not_authed"),
-        ("xoxb-other", "invalid_auth"),
-        ("xapp-1-local-workspace", "not_allowed_token_type"),
-    ],
-)
-async def test_wrong_tokens_are_refused(workspace: Workspace, token: str, error: str) -> None:
-    """No token, a foreign one, and the app-level one each have their error."""
-    async with (
-        aiohttp.ClientSession() as session,
-        session.post(f"{workspace.api_url}users.list", data={"token": token}) as answer,
-    ):
-        assert (await answer.json())["error"] == error
-
-
-async def test_the_bot_token_opens_no_connection(workspace: Workspace) -> None:
-    """apps.connections.open wants the app-level token."""
-    bot = client_of(workspace)
-    error = await _error(bot.apps_connections_open(app_token=workspace.bot_token))
-    assert error == "not_allowed_token_type"
+async def test_wrong_tokens_are_refused(workspace: Workspace) -> None:
+    """No token, a foreign one, and the app-level one each have their error; so has the bot's where that one is wanted."""
+    async with aiohttp.ClientSession() as session:
+        for method, token, error in (
+            ("users.list", "", "not_authed"),
+            ("users.list", "xoxb-other", "invalid_auth"),
+            ("users.list", "xapp-1-local-workspace", "not_allowed_token_type"),
+            ("apps.connections.open", workspace.bot_token, "not_allowed_token_type"),
+        ):
+            async with session.post(f"{workspace.api_url}{method}", data={"token": token}) as answer:
+                assert (await answer.json())["error"] == error, (method, token)
 
 
 async def test_an_unknown_method_is_an_error(client: AsyncWebClient) -> None:
@@ -188,13 +177,12 @@ UNSCOPED = {
 }
 
 
-@pytest.mark.parametrize("method", SCOPED)
-async def test_each_method_needs_its_scope(workspace: Workspace, client: AsyncWebClient, method: str) -> None:
+async def test_each_method_needs_its_scope(workspace: Workspace, client: AsyncWebClient) -> None:
     """Without the scope the call is refused before anything else is looked at."""
     workspace.faults.scopes = []
-    scope, call = SCOPED[method]
-    refusal = await _refusal(call(client))
-    assert (refusal["error"], refusal["needed"]) == ("missing_scope", scope)
+    for method, (scope, call) in SCOPED.items():
+        refusal = await _refusal(call(client))
+        assert (refusal["error"], refusal["needed"]) == ("missing_scope", scope), method
 
 
 def test_every_method_is_in_one_of_the_two_lists() -> None:
@@ -297,15 +285,9 @@ async def test_a_direct_message_is_opened_once(workspace: Workspace, client: Asy
 
 async def test_a_post_is_stored_as_the_apps(workspace: Workspace, client: AsyncWebClient) -> None:
     """The message has the bot's ids, and ids for its block and its button."""
+    plain = {"type": "button", "text": {"type": "plain_text", "text": "Go"}}
     posted = await client.chat_postMessage(
-        channel=OPS,
-        text="hi",
-        blocks=[
-            {
-                "type": "actions",
-                "elements": [{"type": "button", "text": {"type": "plain_text", "text": "Go"}}],
-            }
-        ],
+        channel=OPS, text="hi", blocks=[{"type": "actions", "elements": [plain]}]
     )
     message = posted["message"]
     assert message["user"] == workspace.bot_user_id
@@ -320,18 +302,11 @@ async def test_posting_refusals(client: AsyncWebClient) -> None:
     """Nothing to say, no such thread, blocks that are no list, metadata of the wrong shape."""
     assert await _error(client.chat_postMessage(channel=OPS, text="")) == "no_text"
     assert await _error(client.chat_postMessage(channel=OPS, text="x", thread_ts="1.2")) == "thread_not_found"
-    assert (
-        await _error(client.chat_postMessage(channel=OPS, text="x", blocks="{oops"))
-        == "invalid_blocks_format"
-    )
-    assert (
-        await _error(client.chat_postMessage(channel=OPS, text="x", blocks="{}")) == "invalid_blocks_format"
-    )
-    wrong = {"event_type": "x"}
-    assert (
-        await _error(client.chat_postMessage(channel=OPS, text="x", metadata=wrong))
-        == "invalid_metadata_format"
-    )
+    for blocks in ("{oops", "{}"):
+        call = client.chat_postMessage(channel=OPS, text="x", blocks=blocks)
+        assert await _error(call) == "invalid_blocks_format"
+    call = client.chat_postMessage(channel=OPS, text="x", metadata={"event_type": "x"})
+    assert await _error(call) == "invalid_metadata_format"
 
 
 async def test_an_update_with_text_alone_removes_the_blocks(
