@@ -185,11 +185,3 @@ def test_the_example_runs_once_it_is_installed(example: Path, tmp_path: Path) ->
     assert json.loads(done.stdout)["status"] == "complete"
     assert sayso(example, tmp_path, "validate", FILE).returncode == 0
     assert "port_check" in sayso(example, tmp_path, "schema").stdout
-
-
-@pytest.mark.process
-def test_without_it_the_flow_says_what_is_missing(tmp_path: Path) -> None:
-    """A type that is not installed is unknown, with its place in the file."""
-    done = sayso(tmp_path, tmp_path, "validate", FILE)
-    assert done.returncode != 0
-    assert "unknown node type `port_check`" in done.stdout + done.stderr
