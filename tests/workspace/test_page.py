@@ -26,7 +26,7 @@ from tests.support.workspace import (
     section,
     text_input,
 )
-from tests.workspace.test_newer_blocks import FEEDBACK, PLAN, TABLE
+from tests.workspace.test_newer_blocks import FEEDBACK, PLAN
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
 Json = dict[str, Any]
@@ -249,16 +249,6 @@ async def test_a_modal_shows_errors_in_place_and_closes_when_accepted(desk: Desk
         values = desk.app.of("view_submission")[-1]["view"]["state"]["values"]
         assert values["version"]["value"]["value"] == "v2.14.1"
         assert [option["value"] for option in values["regions"]["value"]["selected_options"]] == ["us"]
-
-
-async def test_a_modal_with_an_empty_required_field_is_not_sent(desk: Desk) -> None:
-    """The page itself asks for a required field, as Slack's client does, and the app hears nothing."""
-    await desk.say("Form", [actions(button("Open", "open"))])
-    async with desk.in_ops() as page:
-        await by_action(page, "open").click()
-        await page.get_by_test_id("modal-submit").click()
-        await expect(page.get_by_test_id("modal")).to_contain_text("Please complete this required field.")
-        assert desk.app.of("view_submission") == []
 
 
 async def test_a_modal_holds_the_focus_and_closes_on_escape(desk: Desk) -> None:
@@ -683,19 +673,13 @@ async def test_a_task_has_one_mark(desk: Desk) -> None:
         await expect(shown).to_have_text(["✗ Build", "🚫 Gate", "› 🟡 Ask", "✗ 🚀 Ship"])
 
 
-async def test_plans_tables_and_feedback_are_drawn(desk: Desk) -> None:
-    """A plan says how far each task is, a table shows one page at a time, and a feedback button tells the app."""
+async def test_plans_and_feedback_are_drawn(desk: Desk) -> None:
+    """A plan says how far each task is, and a feedback button tells the app."""
     async with desk.page() as page:
-        rows = [[{"type": "raw_text", "text": f"{n}"}] for n in range(8)]
-        await desk.say(
-            "a report", [PLAN, {**TABLE, "rows": [[{"type": "raw_text", "text": "No."}], *rows]}, FEEDBACK]
-        )
+        await desk.say("a report", [PLAN, FEEDBACK])
         shown = messages(page).last
         await expect(shown.get_by_role("group", name="Upgrade")).to_contain_text("Drain")
         await expect(shown.get_by_role("img", name="in progress")).to_be_visible()
-        await expect(shown.locator("tbody tr")).to_have_count(5)
-        await shown.get_by_role("button", name="Next").click()
-        await expect(shown.locator("tbody tr")).to_have_count(3)
         await shown.get_by_role("button", name="Bad").click()
         await desk.workspace.wait_for(lambda: desk.app.of("block_actions"))
         assert desk.app.of("block_actions")[0]["actions"][0]["value"] == "bad"
