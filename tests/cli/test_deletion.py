@@ -430,9 +430,7 @@ NO_CHOICES: list[list[str]] = [
 ]
 
 
-def test_which_sessions_go_is_said_in_one_way(
-    settings: Settings, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_which_sessions_go_is_said_in_one_way(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     """Ids, an age or a person; anything else is refused, and nothing goes."""
     filled(settings).close()
     before = left(settings)

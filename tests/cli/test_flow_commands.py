@@ -178,7 +178,17 @@ def test_the_version_is_that_of_the_distribution(cli: Cli) -> None:
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     """Help is built from the declarations of commands alone, whatever the commands need."""
     heavy = (
-        *("pydantic", "jinja2", "slack_bolt", "slack_sdk", "aiohttp", "apsw", "argcomplete", "shutil", "yaml"),
+        *(
+            "pydantic",
+            "jinja2",
+            "slack_bolt",
+            "slack_sdk",
+            "aiohttp",
+            "apsw",
+            "argcomplete",
+            "shutil",
+            "yaml",
+        ),
         *("asyncio", "msgspec", "orjson", "dataclasses", "logging", "engine.journal.state"),
     )
     code = (

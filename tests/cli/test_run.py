@@ -611,7 +611,12 @@ PLAIN = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 @pytest.mark.parametrize(
     ("words", "locale"),
-    [("run words --no-input", POSIX), ("run words --no-input", PLAIN), ("graph words", PLAIN), ("--help", POSIX)],
+    [
+        ("run words --no-input", POSIX),
+        ("run words --no-input", PLAIN),
+        ("graph words", PLAIN),
+        ("--help", POSIX),
+    ],
 )
 def test_a_locale_without_utf_8_ends_no_command(cli: Cli, words: str, locale: dict[str, str]) -> None:
     """What goes to a pipe is UTF-8 in every locale, and programs get it as the flow says."""

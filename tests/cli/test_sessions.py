@@ -163,7 +163,12 @@ def test_an_ambiguous_id_names_its_candidates(cli: Cli, paused: dict[str, Any]) 
 def test_an_unknown_id_names_no_other(cli: Cli, paused: dict[str, Any]) -> None:
     """A slip in an id is a clear message, and names no session or question of somebody else."""
     session, prompt = paused["sessionId"], paused["prompts"][0]["promptId"]
-    for group, command in (("sessions", "resume"), ("sessions", "fork"), ("sessions", "abort"), ("prompts", "show")):
+    for group, command in (
+        ("sessions", "resume"),
+        ("sessions", "fork"),
+        ("sessions", "abort"),
+        ("prompts", "show"),
+    ):
         known = session if group == "sessions" else prompt
         done = cli.run(group, command, f"{known[:-1]}z")
         assert (done.code, "There is no" in done.err, known in done.err) == (2, True, False), done

@@ -35,7 +35,13 @@ def keywords(schema: Json) -> Iterator[str]:
         return
     for key, value in schema.items():
         yield key
-        parts = value.values() if key in ("properties", "$defs") else value if key in ("anyOf", "allOf") else [value]
+        parts = (
+            value.values()
+            if key in ("properties", "$defs")
+            else value
+            if key in ("anyOf", "allOf")
+            else [value]
+        )
         if key not in ("default", "const"):
             for part in parts:
                 yield from keywords(part)
@@ -93,7 +99,15 @@ def test_every_reference_in_the_schema_leads_somewhere() -> None:
 def test_the_schema_says_only_what_an_editor_knows() -> None:
     """It is a schema, and none of its keywords is passed over as unknown."""
     Draft202012Validator.check_schema(SCHEMA)
-    assert set(keywords(SCHEMA)) <= {*EDITOR.VALIDATORS, "$schema", "$defs", "title", "description", "default", "then"}
+    assert set(keywords(SCHEMA)) <= {
+        *EDITOR.VALIDATORS,
+        "$schema",
+        "$defs",
+        "title",
+        "description",
+        "default",
+        "then",
+    }
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,11 @@ SETTLED: list[tuple[str, dict[str, Json], dict[str, Json]]] = [
     ("ask", {"message": "How?"}, ASK),
     (
         "ask",
-        {"message": "How?", "choices": ["a", {"value": "b", "label": "Bee", "style": "danger"}], "timeout": "1m"},
+        {
+            "message": "How?",
+            "choices": ["a", {"value": "b", "label": "Bee", "style": "danger"}],
+            "timeout": "1m",
+        },
         {
             **ASK,
             "choices": [

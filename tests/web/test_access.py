@@ -97,7 +97,12 @@ async def test_behind_https_a_cookie_is_of_this_host_alone() -> None:
 
 async def test_other_hosts_and_origins_are_refused(visitor: Visitor) -> None:
     """Neither a rebound name nor a page of the web gets anything, logged in or not."""
-    others = [("Host", "evil.example"), ("Host", "evil.example:80"), ("Origin", "https://evil.example"), ("Origin", "null")]
+    others = [
+        ("Host", "evil.example"),
+        ("Host", "evil.example:80"),
+        ("Origin", "https://evil.example"),
+        ("Origin", "null"),
+    ]
     for header, path in product(others, ["/", "/page/live.js", "/sessions", "/api/live"]):
         async with visitor.http.get(f"{visitor.url}{path}", headers=[header]) as answer:
             assert answer.status == 403, (header, path)

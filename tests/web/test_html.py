@@ -23,7 +23,13 @@ def test_a_view_has_nothing_that_the_policy_forbids(view: str) -> None:
     assert not re.search(r"\|\s*safe\b|autoescape|Markup", text)
 
 
-ADDRESSES = ("/sessions?q={}", "/sessions?flow={}&status={}", "/compare?left={}&right={}", "/sessions/{}", "/{}")
+ADDRESSES = (
+    "/sessions?q={}",
+    "/sessions?flow={}&status={}",
+    "/compare?left={}&right={}",
+    "/sessions/{}",
+    "/{}",
+)
 
 
 async def test_what_an_address_says_stays_text(visitor: Visitor) -> None:

@@ -53,7 +53,9 @@ async def test_changes_are_saved_without_a_stop(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["workspace.json"]
 
 
-@pytest.mark.parametrize("content", ["", "{}", "[1]", '{"schema": 99}', '{"schema": 1}', '{"schema": 1, "users": 5}'])
+@pytest.mark.parametrize(
+    "content", ["", "{}", "[1]", '{"schema": 99}', '{"schema": 1}', '{"schema": 1, "users": 5}']
+)
 def test_a_file_that_is_no_workspace_is_left_alone(tmp_path: Path, content: str) -> None:
     """The error names the file and says what to do; nothing is written over it."""
     file = tmp_path / "workspace.json"
