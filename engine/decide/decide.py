@@ -7,6 +7,7 @@ A command that was already used yields no events; a refused command raises and y
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from msgspec.structs import replace
@@ -23,6 +24,7 @@ from engine.forms.question import Question
 from engine.journal import events as ev
 from engine.journal.events import Event
 from engine.journal.state import ASKS, LEFT, NodeRun, State
+from engine.language.actors import Actor
 from engine.language.errors import NotAllowed, SaysoError
 from engine.nodes.types.registry import mode_of
 
@@ -38,8 +40,9 @@ def carry_out(step: Step, command: Command) -> None:
     """Carry out a command within a step, after its earlier events, for callers that want the resulting state. A refused
     command writes nothing."""
     state, events = step.state, len(step.events)
-    actor = getattr(command, "actor", None)
-    refuse_long(*(getattr(command, name, None) for name in _SAID), None if actor is None else actor.record())
+    for name in _from_people(type(command)):
+        given = getattr(command, name)
+        refuse_long(given.record() if isinstance(given, Actor) else given)
     try:
         _HANDLERS[type(command)](step, command)
         run_to_fixpoint(step)
@@ -48,8 +51,14 @@ def carry_out(step: Step, command: Command) -> None:
         raise
 
 
-_SAID = ("text", "reason", "to", "value", "values", "always", "files")
+_SAID = frozenset({"text", "reason", "to", "value", "values", "always", "files", "actor"})
 """Fields of commands that hold text from people."""
+
+
+@cache
+def _from_people(kind: type[Command]) -> tuple[str, ...]:
+    """Return those fields of a type of command."""
+    return tuple(name for name in kind.__struct_fields__ if name in _SAID)
 
 
 def starters(flow: Flow) -> Question | None:

@@ -330,7 +330,8 @@ def refuse_long(*given: Json) -> None:
     """Raise `InvalidAnswer` if a text in the input of people has more than `MAX_TEXT` bytes."""
     for part in given:
         if isinstance(part, str):
-            size = len(part.encode(errors="replace"))
+            # A character has four bytes at most.
+            size = len(part.encode(errors="replace")) if 4 * len(part) > MAX_TEXT else 0
             if size > MAX_TEXT:
                 raise InvalidAnswer(
                     f"This text has {size:,} bytes; the limit is {MAX_TEXT:,}. It was not used: please send "

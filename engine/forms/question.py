@@ -10,6 +10,7 @@ answers prompts; `form` is kept as well, for code that fills in fields.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, Literal, Self, dataclass_transform
 
 from msgspec import Struct, ValidationError
@@ -158,10 +159,9 @@ class Question(Struct, frozen=True, kw_only=True, rename="camel"):
     def to_wire(self) -> dict[str, Json]:
         """The question as `prompt:requested` and the state's document have it."""
         wire: dict[str, Json] = {}
-        for name in (*(CALL_WIRE if self.tool else self.rules.wire), *_LATER):
-            wire_name = name.rstrip("?")
-            value = getattr(self, _NAMES[wire_name])
-            if wire_name == name or value not in (None, False, ()):
+        for wire_name, name, always in _columns(CALL_WIRE if self.tool else self.rules.wire):
+            value = getattr(self, name)
+            if always or value not in (None, False, ()):
                 wire[wire_name] = list(value) if isinstance(value, tuple) else value
         if self.generation > 1:
             wire["generation"] = self.generation
@@ -179,6 +179,14 @@ class Question(Struct, frozen=True, kw_only=True, rename="camel"):
 _NAMES = dict(zip(Question.__struct_encode_fields__, Question.__struct_fields__, strict=True))
 
 _LATER = ("number?", "nonce", "editors?", "excluded?", "handed?")
+
+
+@cache
+def _columns(kind: tuple[str, ...]) -> tuple[tuple[str, str, bool], ...]:
+    """Return the fields of a kind of questions: the name on the wire, the attribute, and whether an empty value is written
+    too."""
+    named = ((name.rstrip("?"), not name.endswith("?")) for name in (*kind, *_LATER))
+    return tuple((wire_name, _NAMES[wire_name], always) for wire_name, always in named)
 
 
 # --- the prompt of an `ask` --------------------------------------------------------------------------------

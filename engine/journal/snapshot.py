@@ -250,11 +250,17 @@ def _named(record: Struct) -> dict[str, Json]:
 
 def _plain(value: Any) -> Json:
     """Convert a value to JSON. Keys are sorted, since a map has no order."""
+    if type(value) in _AS_THEY_ARE:
+        return value
     if isinstance(value, Map):
         return {key: _plain(item) for key, item in sorted(value.items())}
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     return _named(value) if isinstance(value, Struct) else value
+
+
+_AS_THEY_ARE = frozenset({str, int, float, bool, dict, list, type(None)})
+"""Types of values that are JSON already."""
 
 
 def container_stack(state: State, place: str | None) -> list[dict[str, Json]]:
@@ -294,13 +300,17 @@ def container_stack(state: State, place: str | None) -> list[dict[str, Json]]:
     return stack
 
 
-_QUESTION = frozenset(Question.__struct_fields__)
+_OWN = tuple(
+    (wire, name)
+    for wire, name in zip(Asked.__struct_encode_fields__, Asked.__struct_fields__, strict=True)
+    if name not in Question.__struct_fields__
+)
+"""The fields that a question has beside what was asked, each under its name in the document."""
 
 
 def _asked_json(asked: Asked) -> dict[str, Json]:
     """Return a question, with the part that was asked under `spec`."""
-    names = zip(asked.__struct_encode_fields__, asked.__struct_fields__, strict=True)
-    own = {wire: _plain(getattr(asked, name)) for wire, name in names if name not in _QUESTION}
+    own = {wire: _plain(getattr(asked, name)) for wire, name in _OWN}
     places = {name: own.pop(name) for name in ("promptId", "path")}
     return {**places, "kind": asked.kind, "status": own.pop("status"), "spec": asked.to_wire(), **own}
 

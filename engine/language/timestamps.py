@@ -16,8 +16,8 @@ from decimal import Decimal
 
 def to_text(moment: datetime) -> str:
     """`2026-11-21T22:40:00.000Z` for a moment with a timezone."""
-    utc = moment.astimezone(UTC).replace(tzinfo=None)
-    return f"{utc.isoformat(timespec='milliseconds')}Z"
+    utc = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+    return utc.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def from_text(text: str) -> datetime:

@@ -219,7 +219,9 @@ class Sessions:
     @contextlib.contextmanager
     def kept(self, session_id: str) -> Iterator[ActiveSession]:
         """Keep a session in memory meanwhile, without its lock."""
-        live = self.active.setdefault(session_id, ActiveSession(session_id))
+        live = self.active.get(session_id)
+        if live is None:
+            live = self.active[session_id] = ActiveSession(session_id)
         live.users += 1
         try:
             yield live

@@ -33,7 +33,7 @@ from engine.decide.decide import carry_out
 from engine.decide.due import due, due_in
 from engine.decide.projections import deliveries, lock_rows, timer_rows
 from engine.decide.step import Step, Work
-from engine.journal.events import Event
+from engine.journal.events import EVENTS, Event
 from engine.journal.records import (
     Commit,
     CommitResult,
@@ -113,7 +113,7 @@ class Stepper:
         """Returns the manager of a person."""
         # Messages of the next node come after those that follow from the last one.
         all_extensions: list[Extension] = [timer_rows, lock_rows, *extensions, deliveries]
-        self._extensions = [(getattr(one, "about", ()), one) for one in all_extensions]
+        self._extensions = [(_included(getattr(one, "about", ())), one) for one in all_extensions]
         self._observers: list[tuple[EventTypes, Observer]] = []
         self._copies = copies
         self._shown = shown
@@ -130,7 +130,7 @@ class Stepper:
 
     def observe(self, observer: Observer, *about: type[Event]) -> Callable[[], None]:
         """Subscribe an observer that also gets the state before the step."""
-        entry = (about, observer)
+        entry = (_included(about), observer)
         self._observers.append(entry)
         return lambda: self._observers.remove(entry)
 
@@ -351,11 +351,11 @@ class Stepper:
         manifest: Sequence[Row] = (),
     ) -> Commit | None:
         """Return a step with all its rows, or None if there is nothing to store."""
-        before = live.state
+        before, kinds = live.state, frozenset(map(type, events))
         rows = [
             row
             for about, extension in self._extensions
-            if _concern(events, about)
+            if about is None or not about.isdisjoint(kinds)
             for row in extension(before, after, events)
         ]
         rows += manifest
@@ -381,9 +381,10 @@ class Stepper:
     def _after_commit(
         self, live: ActiveSession, before: State, after: State, events: Sequence[Event]
     ) -> None:
+        kinds = frozenset(map(type, events))
         for about, observer in list(self._observers):
             try:
-                if _concern(events, about):
+                if about is None or not about.isdisjoint(kinds):
                     observer(before, after, events)
             except Exception:
                 log.exception("a subscriber failed")
@@ -420,12 +421,13 @@ class Stepper:
 
 Observer: TypeAlias = Callable[[State, State, Sequence[Event]], None]
 """Told about the state before a step, that after it, and the events, after the commit."""
-EventTypes: TypeAlias = tuple[type[Event], ...]
-"""Types of events; an empty tuple means all."""
+EventTypes: TypeAlias = frozenset[type[Event]] | None
+"""Types of events; None means all."""
 
 
-def _concern(events: Sequence[Event], about: EventTypes) -> bool:
-    return not about or any(isinstance(event, about) for event in events)
+def _included(about: tuple[type[Event], ...]) -> EventTypes:
+    """Return the types of events that these classes include; None for no classes, which means all events."""
+    return frozenset(kind for kind in EVENTS.values() if issubclass(kind, about)) if about else None
 
 
 def _due(live: ActiveSession, state: State) -> list[Work]:
