@@ -19,7 +19,7 @@ from bot.cli.lookup import also_in_workspace, find_prompt, matches, read_inputs,
 from bot.config.session_files import SessionFiles, keep
 from bot.faces.question import row_face
 from bot.rendering.phrases import closed_text
-from bot.rendering.text import plain, waiting_on
+from bot.rendering.text import plain, read, waiting_on
 from bot.terminal.console import (
     Exit,
     Paint,
@@ -164,7 +164,7 @@ def _row(prompt: PromptState, flow: str) -> tuple[str, ...]:
     else:
         takes = " or ".join(["text"] * prompt.accepts_text + ["files"] * prompt.accepts_files) or "text"
     whom = plain(waiting_on(prompt, prompt.requester))
-    question = one_line(plain(prompt.message), 200)
+    question = one_line(read(prompt.message), 200)
     return prompt.prompt_id, clean(flow), one_line(whom, 30), one_line(takes, 30), question
 
 

@@ -275,6 +275,8 @@ class Pieces:
         message = await self._message(piece)
         look = look_of(message)
         if again or look != known:
+            if first is not None:
+                await self.ledger.unknown_look(first)
             await self.calls.edit(where, message)
             if first is not None:
                 await self.ledger.keep(first, {**result_of(first), "look": look})

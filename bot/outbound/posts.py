@@ -104,6 +104,13 @@ class Ledger:
         await self.finish(row, row.state, encode(result), not_before=row.not_before)
         return row.but(result=encode(result))
 
+    async def unknown_look(self, row: OutboxRow) -> None:
+        """A message is about to be edited. From now on nobody knows how it looks, until the answer is there: it can be lost,
+        and by the next try what is to be shown may be what was recorded before."""
+        result = result_of(row)
+        if result.pop("look", None) is not None:
+            await self.keep(row, result)
+
     async def finish(
         self,
         row: OutboxRow,

@@ -49,27 +49,28 @@ class Reactions(Sender):
 
     async def mark(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         """Show how the runs of this flow stand that the message started, then take away what stands for none of its runs any
-        more. What is done is recorded in between: a process that dies there repeats a call that changes nothing."""
+        more. What is about to be changed is recorded before: an answer can be lost, and the runs may then stand otherwise."""
         if not self.allowed:
             return Sent(DROPPED)
         where, before = Posted(data["channel"], data["ts"]), result_of(row)
         runs = await self._runs(row, data)
         wanted = {name for _, name in runs}
         put = [one for one in (*before.get("over", ()), before.get("name")) if one]
+        unsure = [one for one in before.get("unsure", ()) if one not in put]
         new = [one for one in dict.fromkeys(name for is_own, name in runs if is_own) if one not in put]
         if WAITING.reaction in new and not self.calls.budget.fits(UNREACT):
             new.remove(WAITING.reaction)
+        over = [one for one in [*unsure, *put] if one not in wanted]
+        stay = [one for one in put if one in wanted]
+        if new or over:
+            await self.ledger.keep(row, {**_record(stay), "unsure": [*over, *new]})
         refused = [name for name in new if not await self._done(self.calls.react(where, name))]
-        put += new
-        over = [one for one in put if one not in wanted]
-        if new and over:
-            await self.ledger.keep(row, _record(put))
         for one in over:
             await self._done(self.calls.unreact(where, one))
         for name in refused if over and self.allowed else ():
             # A message takes so many reactions of one app: now there is room.
             await self._done(self.calls.react(where, name))
-        return Sent(_record([one for one in put if one in wanted]))
+        return Sent(_record([*stay, *new]))
 
     async def _runs(self, row: OutboxRow, data: dict[str, Json]) -> list[tuple[bool, str]]:
         """The mark of each run that the message started, with True for the runs of this row's flow. Of the tries of a run the

@@ -296,12 +296,12 @@ class Slots(Sender):
             if differs:
                 if result_of(there).get("gone"):
                     raise Permanent(result_of(there)["error"], result_of(there)["message"])
-                await self._replace(where, message, data.get("press"))
+                await self._replace(there, where, message, data.get("press"))
                 await self.ledger.keep(there, {**result_of(there), "look": look})
             return known
         if where is not None:
             if differs:
-                await self._replace(where, message, data.get("press"))
+                await self._replace(row, where, message, data.get("press"))
             return {**known, "look": look}
         if wanted:
             where = await self.poster.once(row, place, message)
@@ -316,8 +316,9 @@ class Slots(Sender):
             raise Hold(STALE_SECONDS, f"{row.key} was found and is brought up to date")
         return {**known, **position(where), "look": look}
 
-    async def _replace(self, where: Posted, message: Rendered, key: str | None) -> None:
-        """Change a message; through the press by which it changed where there was one, which is tried once."""
+    async def _replace(self, there: OutboxRow, where: Posted, message: Rendered, key: str | None) -> None:
+        """Change the message of a slot; through the press by which it changed where there was one, which is tried once."""
+        await self.ledger.unknown_look(there)
         press = None if key is None or key in self._presses else await self.ledger.arrived(key)
         data: dict[str, Json] = {} if press is None else decode(press.payload)
         if press is not None and data.get("responseUrl") and data.get("messageTs") == where.ts:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from bot.faces import marks
 from bot.faces.tools import brief_input, plan_lines, plan_steps, plan_title
 from bot.rendering.agents import text_of
-from bot.rendering.text import plain
+from bot.rendering.text import plain, read
 from bot.terminal.console import Paint, clean, moment, one_line, plural
 from bot.terminal.narration import answered_by, as_played, error_text, item_at, item_of_failure, person, told
 from engine.decide import question
@@ -192,7 +192,7 @@ def _people(state: State, event: Event, path: str) -> Iterator[Described]:
     prompt = state.prompts.get(event.prompt_id) if isinstance(event, ev.PromptEvent) else None
     match event:
         case ev.PromptRequested():
-            yield Described("asked", path, one_line(plain(str(event.prompt.get("message"))), 100))
+            yield Described("asked", path, one_line(read(str(event.prompt.get("message"))), 100))
         case ev.PromptAnswered() if prompt is not None and prompt.input:
             yield Described("completed", prompt.node_id, one_line(question.summary(prompt), 60))
         case ev.PromptAnswered() if prompt is not None and prompt.rules.action == "resolve":

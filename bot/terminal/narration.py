@@ -9,7 +9,7 @@ from bot.faces.question import Face
 from bot.faces.words import Code, Icon, Link, Part, People, Said, When, Whom, Words, listed
 from bot.rendering.prompts import session_face
 from bot.rendering.text import person as mentioned
-from bot.rendering.text import plain, whom
+from bot.rendering.text import plain, read, whom
 from bot.terminal.console import clean, moment, one_line
 from engine.journal import phases
 from engine.journal.queries import is_rejection, verdict
@@ -59,7 +59,7 @@ def runs_lines(said: Face) -> list[str]:
 
 def face_lines(said: Face) -> list[str]:
     """A question below its lead: its message, its values, the action that will run, the votes, and the clocks."""
-    message = clean(plain(said.question.message)).strip().splitlines() or [""]
+    message = clean(read(said.question.message)).strip().splitlines() or [""]
     values = [one_line(value.text, 300) for value in said.values]
     return [*message, *values, *runs_lines(said), *map(told, said.lines)]
 
@@ -68,7 +68,7 @@ def asked_line(state: State, prompt: Asked) -> str:
     """A question on one line, with its place if it is inside of something."""
     path = f"{clean(prompt.path)}: " if "/" in prompt.path and not prompt.input else ""
     lead = told(session_face(state, prompt, None).lead)
-    return f"{lead}: {path}{one_line(plain(prompt.message).strip().partition(chr(10))[0], 100)}"
+    return f"{lead}: {path}{one_line(read(prompt.message).strip().partition(chr(10))[0], 100)}"
 
 
 def prompt_json(said: Face, session_id: str, flow: str) -> dict[str, Json]:

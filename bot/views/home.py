@@ -42,7 +42,8 @@ from bot.views.waiting_for import WaitingFor
 from bot.wire.client import RateLimited, SlackFault
 from bot.wire.users import Links, LookupFailed, People, Spot
 from engine.decide.agents import wide_grants
-from engine.journal.events import Boundary, Event, PromptEvent
+from engine.journal import events as ev
+from engine.journal.events import Event
 from engine.journal.phases import ENDED
 from engine.journal.records import InboxItem, InboxRow
 from engine.journal.state import State
@@ -63,7 +64,15 @@ APART_SECONDS = 0.7
 _LOOKED_AT = 100
 """Sessions that are looked at for one Home; beyond them only newer ones are shown."""
 _OPEN = ("running", "paused")
-_SHOWN = (PromptEvent, Boundary)
+_SHOWN = (
+    ev.PromptEvent,
+    ev.Boundary,
+    ev.FlowPausing,
+    ev.FlowPaused,
+    ev.FlowResumed,
+    ev.SessionUnreachable,
+    ev.SessionReachable,
+)
 """Events of sessions that change a Home."""
 
 
@@ -156,7 +165,8 @@ class HomeKind(Kind):
         shows = {**view, "blocks": view["blocks"][:-1] or view["blocks"]}
         if shows == watch.shows:
             return
-        watch.published = self._clock()
+        # Nobody knows which view it has if the answer is lost.
+        watch.published, watch.shows = self._clock(), {}
         try:
             await self._screen.publish(user, view)
             watch.shows = shows

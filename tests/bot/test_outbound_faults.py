@@ -15,6 +15,7 @@ from bot.intents.slots import SHOW
 from bot.outbound.posts import is_uncertain
 from bot.rendering.notes import note
 from bot.wire.client import AuthLost
+from engine.decide.commands import Hold, Resume
 from engine.journal.records import PutOutbox
 from engine.language import timestamps
 from engine.language.codec import decode, encode
@@ -348,6 +349,29 @@ async def test_errors_that_pass_are_tried_again_with_growing_waits(rig: Rig) -> 
     await rig.settled(f"card:{session_id}")
     assert rig.calls("conversations.replies") == 0
     assert "*Answered* by" in copies(rig, f"prompt:{prompt_id}")[0]["text"]
+
+
+async def test_a_card_is_as_the_run_stands_whatever_answer_to_an_edit_was_lost(rig: Rig) -> None:
+    """An edit was made and nobody knows, then the run is back where it was: so is its card, and its question's message."""
+    rig.send(backoff=(3_600.0, 3_600.0))
+    session_id = await rig.start(APPROVAL)
+    await rig.shown(session_id)
+    key = f"card:{session_id}"
+    await rig.settled(key)
+    waiting = copies(rig, key)[0]["text"]
+    rig.workspace.faults.effect_then_fail("chat.update", times=10)
+    await rig.engine.apply(session_id, Hold(rig.actor("ana")))
+
+    async def edited() -> bool:
+        return bool(copies(rig, key)[0]["text"] != waiting)
+
+    await rig.until(edited)
+    await rig.crash()
+    rig.workspace.faults.methods.clear()
+    await rig.engine.apply(session_id, Resume("resume", rig.actor("ana"), "resume"))
+    rig.send()
+    await rig.settled(key)
+    assert copies(rig, key)[0]["text"] == waiting
 
 
 async def test_without_a_connection_rows_stay_and_are_sent_later(rig: Rig) -> None:

@@ -391,6 +391,7 @@ async def killed_and_started_again(rig: Rig, killing: Killing) -> None:
     await rig.crash()
     rig.writer.before = None
     rig.send()
+    await rig.settled(tools_key(session_id, TURN))
     await rig.settled(text_key(session_id, NEXT))
     shown = "\n".join(await said(rig, session_id))
     assert shown == "One.\n⚙️ shell: `ls` ✅\nTwo."

@@ -29,6 +29,13 @@ async def home_of(workspace: Acts, user: str, part: str) -> str:
     raise AssertionError(f"the Home of {user} does not say {part!r} but:\n{said}")
 
 
+def shown(workspace: Acts, user: str) -> list[object]:
+    """The blocks of somebody's Home without the last one, which says when it was made."""
+    home = workspace.home(user)
+    assert home is not None
+    return list(home["blocks"][:-1])
+
+
 @simulated
 async def test_a_home_has_what_waits_for_this_person(tmp_path: Path) -> None:
     """Whoever may answer a question finds it on their Home with a link; others see only that the flow runs."""
@@ -69,6 +76,21 @@ async def test_a_home_is_made_anew_by_its_button(tmp_path: Path) -> None:
         assert view is not None
         await workspace.press_in_view("dev", view["id"], text="Refresh")
         await workspace.wait_for(lambda: "Open the gate?" in words(workspace.home("dev") or {}))
+
+
+@simulated
+async def test_a_home_is_as_the_run_stands_whatever_answer_was_lost(tmp_path: Path) -> None:
+    """A view was published and nobody knows, then the run is back where it was: so is the Home."""
+    async with inhabited_town(tmp_path, {"gate": GATE}) as (workspace, _):
+        thread = await start_flow(workspace, "ana", "ops", "gate")
+        await thread.asks()
+        await home_of(workspace, "cleo", "1 open question")
+        before = shown(workspace, "cleo")
+        workspace.faults.effect_then_fail("views.publish", times=1)
+        await thread.reply("ana", "pause")
+        await workspace.wait_for(lambda: shown(workspace, "cleo") != before)
+        await thread.reply("ana", "resume")
+        await workspace.wait_for(lambda: shown(workspace, "cleo") == before)
 
 
 @simulated

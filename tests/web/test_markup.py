@@ -36,16 +36,29 @@ def test_words_keep_their_styles() -> None:
         Span(" "),
         Span("d*", "code"),
     ]
-    assert spans("**a** *b*", markdown=True) == [Span("a", "strong"), Span(" "), Span("b", "em")]
+    assert blocks("**a** *b* ~~c~~ `*d`", markdown=True) == [
+        Block(
+            "p",
+            [
+                Span("a", "strong"),
+                Span(" "),
+                Span("b", "em"),
+                Span(" "),
+                Span("c", "s"),
+                Span(" "),
+                Span("*d", "code"),
+            ],
+        )
+    ]
 
 
 def test_markdown_has_its_headings_lists_and_code() -> None:
     """Each is a part of its own, what is written in code stays as it is, and an address is shown beside its label."""
-    text = "# Found\n\nThe disk\nis full:\n- **/var** [log](https://x.example/a)\n  1. old\n> quoted\n---\n```sh\ndf *h*\n```\n| a | b |\n|---|---|"
+    text = "# Found\n\nThe disk\nis full:\n- **/var** [log](https://x.example/a) [bad](javascript:x)\n  1. old\n> quoted\n---\n```sh\ndf *h*\n```\n| a | b |\n|---|---|"
     assert blocks(text, markdown=True) == [
         Block("h", [Span("Found")]),
         Block("p", [Span("The disk\nis full:")]),
-        Block("item", [Span("/var", "strong"), Span(" log (https://x.example/a)")], "-"),
+        Block("item", [Span("/var", "strong"), Span(" log (https://x.example/a) [bad](javascript:x)")], "-"),
         Block("item", [Span("old")], "1.", 1),
         Block("quote", [Span("quoted")]),
         Block("pre", [Span("df *h*")]),
