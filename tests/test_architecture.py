@@ -214,7 +214,6 @@ def test_msgspec_learns_types_in_one_place() -> None:
     for module in modules("engine", "prompt_state", "bot"):
         if module == "engine.language.structs":
             continue
-        where = source(module)
         for node in ast.walk(tree(module)):
             if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "msgspec":
                 taken = {alias.name for alias in node.names} & {"Decoder", "convert", "decode"}

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from bot.faces import marks
 from bot.faces.tools import brief_input, plan_lines, plan_steps, plan_title
 from bot.rendering.agents import text_of
-from bot.rendering.text import plain, read
+from bot.rendering.text import read
 from bot.terminal.console import Paint, clean, moment, one_line, plural
 from bot.terminal.narration import answered_by, as_played, error_text, item_at, item_of_failure, person, told
 from engine.decide import question
