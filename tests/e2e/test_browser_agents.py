@@ -21,12 +21,6 @@ from tests.support.bot import ROOT, bot_here
 from tests.support.browser import SCREENS, Visit, visiting
 from tests.support.claude_server import Reply, call, claude_server, text
 from tests.support.proving import sampled
-
-LOOK = """
-flow: look
-nodes:
-  - {id: look, type: agent, name: Look, with: {prompt: "Why is web slow?"}}
-"""
 ADDS = """
 flow: adds
 nodes:
@@ -109,65 +103,6 @@ async def change(visit: Visit) -> None:
     await expect(visit.modal).to_have_count(0)
     await visit.says("pool_size=44")
     await visit.shot("changed")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("screen", sampled(list(SCREENS), ["wide"]))
-async def test_a_triage_in_a_direct_message(browser: Browser, seen: Workspace, bot: Bot, screen: str) -> None:
-    """A request in a direct message is asked back about, answers come by button and by text, and the team gets a note;
-    what the flow alone needs to know is nowhere to be seen."""
-    async with (
-        visiting(browser, seen, "triage", screen) as visit,
-    ):
-        await visit.begin("sayso", "I need help with the VPN")
-        await visit.says("Which version does the client show")
-        await visit.shot("asks")
-        await visit.button("5.2 or newer").click()
-        await visit.says("Who cannot work because of it")
-        await visit.write("All of us in Hamburg, since eight")
-        await visit.says(
-            "Thank you, that is all they need.", "It is with the network team now", "Completed in"
-        )
-        await visit.shot("handed-over")
-        await expect(visit.thread).not_to_contain_text("urgency")
-        await visit.go_to("incidents")
-        await expect(visit.feed).to_contain_text("The VPN cannot be reached (fault, urgent), for Ana Ruiz")
-        await visit.shot("note")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("screen", sampled(list(SCREENS), ["phone"]))
-async def test_an_agent_is_steered_stopped_and_resumed(
-    browser: Browser, seen: Workspace, tmp_path: Path, screen: str
-) -> None:
-    """Words to an agent that speaks are marked, first as kept and then as read; `stop` leaves what was said and marks
-    it, and `resume` with words continues with them."""
-    first = text("I look at every host, one after the other", hold_after="text_delta")
-    second = text("Only web-2 then. It has no room left on", hold_after="text_delta")
-    async with (
-        claude_server() as claude,
-        bot_here(seen, tmp_path, {"look": LOOK}, **claude.environ()),
-        visiting(browser, seen, "steer", screen) as visit,
-    ):
-        claude.queue(first, second, text("It is the disk of web-2. Nothing was restarted."))
-        await visit.begin("ops", "@sayso look")
-        await first.reached.wait()
-        await visit.says("writing …")
-        await visit.write("Only web-2, please")
-        await visit.says("👀")
-        await visit.shot("steered")
-        first.go.set()
-        await visit.says("one after the other", "✅", "writing …")
-        await visit.shot("read")
-        await visit.write("stop")
-        await visit.says("stopped here", "is paused by")
-        await expect(visit.thread).not_to_contain_text("writing …")
-        await visit.shot("stopped")
-        await visit.write("resume and restart nothing")
-        await visit.says("continues.", "Nothing was restarted.", "Completed in")
-        await visit.shot("resumed")
-    assert claude.refused == []
-    assert "restart nothing" in str(claude.requests[2].body["messages"][-1])
 
 
 @pytest.mark.parametrize("screen", sampled(list(SCREENS), ["phone"]))

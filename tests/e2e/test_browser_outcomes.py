@@ -54,29 +54,6 @@ async def test_a_refusal_is_answered_in_other_words_after_a_restart(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("screen", sampled(list(SCREENS), ["wide"]))
-async def test_an_answer_that_is_cut_is_gone_on_with(
-    browser: Browser, seen: Workspace, tmp_path: Path, screen: str
-) -> None:
-    """It continues by itself three times, and then asks."""
-    pieces = [text(piece, stop_reason="max_tokens") for piece in ("One. ", "Two. ", "Three. ", "Four. ")]
-    pieces.append(text("Five."))
-    async with (
-        claude_server() as claude,
-        bot_here(seen, tmp_path, {"look": LOOK}, **claude.environ()),
-        visiting(browser, seen, "cut", screen) as visit,
-    ):
-        claude.queue(*pieces)
-        await visit.begin("ops", "@sayso look")
-        await visit.says("the answer is longer than 32,000 tokens")
-        await visit.pressable(visit.button("Try again"))
-        await visit.shot("asks")
-        await visit.button("Try again").click()
-        await visit.says("Completed in")
-        await visit.shot("gone-on")
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("screen", sampled(list(SCREENS), ["phone"]))
 async def test_an_outage_is_gone_round_with_another_model(
     browser: Browser, seen: Workspace, tmp_path: Path, screen: str, monkeypatch: pytest.MonkeyPatch
