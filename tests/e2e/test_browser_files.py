@@ -13,6 +13,7 @@ from tests.support.browser import SCREENS, visiting
 from tests.support.proving import sampled
 
 pytestmark = [pytest.mark.browser, pytest.mark.process, pytest.mark.asyncio(loop_scope="session")]
+
 FILE = """
 flow: report
 nodes:

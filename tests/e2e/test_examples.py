@@ -94,21 +94,6 @@ async def test_a_release_is_checked_approved_tagged_and_announced(tmp_path: Path
         )
 
 
-@simulated
-async def test_a_release_that_was_rejected_is_not_tagged(tmp_path: Path, repository: Path) -> None:
-    """After a rejection the thread says that nothing was tagged, and nothing was."""
-    async with inhabited_town(tmp_path, only(tmp_path, "release-checklist")) as (workspace, _):
-        thread = await checklist(workspace, repository)
-        await thread.press("ana", await thread.says("Is the changelog written?"), "Yes")
-        await thread.press("ana", await thread.says("change the database?"), "No changes")
-        await thread.says("What should people know")
-        await thread.reply("ana", "Nothing")
-        await thread.reject("dev", await thread.says("Tag *1.4.0*?"))
-        await thread.says("*1.4.0* was not tagged: go was rejected by Dev Rao")
-        await thread.says("🚫 *release-checklist* was rejected by Dev Rao")
-        assert git(repository, "tag", "--list") == "v1.3.0"
-
-
 @pytest.mark.parametrize(
     ("version", "answers", "reason"),
     [
@@ -213,26 +198,6 @@ async def test_the_first_five_minutes_of_an_incident(tmp_path: Path) -> None:
         assert service.paged == [wanted]
 
 
-async def test_an_incident_goes_on_when_nothing_can_be_measured(tmp_path: Path) -> None:
-    """A service that nobody can reach is part of the picture; what is broken for some calls nobody."""
-    async with inhabited_town(tmp_path, only(tmp_path, "incident-first-response")) as (workspace, _):
-        async with running_service() as service:
-            gone = service.url
-        thread = await start_flow(
-            workspace, "ana", "incidents", f"incident-first-response service=checkout url={gone}"
-        )
-        await thread.press("ana", await thread.says("How bad is it"), "Broken for some")
-        facts = await thread.says("*Facts about checkout*")
-        assert "Health: HTTP" not in facts["text"]
-        await thread.says("What do people see")
-        await thread.reply("ana", "an empty page")
-        await thread.says("What changed lately")
-        await thread.reply("ana", "a deploy")
-        report = await thread.says("*First report: checkout, Broken for some*")
-        assert "Team: not called" in report["text"]
-        await thread.says("*Completed*")
-
-
 # --- disk-cleanup ------------------------------------------------------------------------------------------
 
 
@@ -279,18 +244,6 @@ async def test_a_directory_without_candidates_says_so(tmp_path: Path) -> None:
         await thread.says("holds 5 B in 1 file. Nothing in it is larger than 10M and older than 30 days.")
         await thread.says("*Completed*")
         assert thread.find("Which should be deleted?") is None
-
-
-async def test_what_was_not_approved_is_not_deleted(tmp_path: Path) -> None:
-    """`Keep them` leaves every file, and the thread says that nothing was deleted."""
-    async with inhabited_town(tmp_path, only(tmp_path, "disk-cleanup")) as (workspace, _):
-        folder = await asyncio.to_thread(demo, tmp_path / "demo")
-        before = sorted(folder.rglob("*"))
-        thread = await start_flow(workspace, "ana", "ops", f"disk-cleanup path={folder}")
-        await thread.press("ana", await thread.says("Which should be deleted?"), "Only 1 (120 MB)")
-        await thread.press("ben", await thread.says("Delete these files"), "Keep them")
-        await thread.says("Nothing was deleted.")
-        assert sorted(folder.rglob("*")) == before
 
 
 # --- rolling-restart ---------------------------------------------------------------------------------------
@@ -392,30 +345,3 @@ async def test_hosts_are_restarted_one_after_the_other(
         await thread.says("*checkout* was restarted on 2 hosts, approved by Ben Okafor.", timeout=30)
         await thread.says("*Completed*")
         assert fleet.log == [*first, "drain localhost", "restart localhost", "enable localhost"]
-
-
-async def test_the_other_hosts_are_not_touched_when_somebody_says_stop(tmp_path: Path) -> None:
-    """Stopped after the first host, the thread says where and why, and the second host was never drained."""
-    async with (
-        inhabited_town(tmp_path, only(tmp_path, "rolling-restart")) as (workspace, _),
-        running_fleet() as fleet,
-    ):
-        thread = await restarting(workspace, fleet, tmp_path)
-        await thread.approve("dev", await thread.says("· *Before › approval*"))
-        await thread.press("cleo", await thread.says("127.0.0.1 is back."), "Stop here")
-        await thread.says("Stopped after 127.0.0.1: Cleo")
-        await thread.says("*Failed*")
-        assert fleet.log == ["drain 127.0.0.1", "restart 127.0.0.1", "enable 127.0.0.1"]
-
-
-async def test_a_restart_that_is_rejected_touches_nothing(tmp_path: Path) -> None:
-    """A rejection ends the run, is shown as a decision, and no host is drained."""
-    async with (
-        inhabited_town(tmp_path, only(tmp_path, "rolling-restart")) as (workspace, _),
-        running_fleet() as fleet,
-    ):
-        thread = await restarting(workspace, fleet, tmp_path)
-        await thread.reject("ben", await thread.says("· *Before › approval*"))
-        await thread.says("*checkout* was not restarted.")
-        await thread.says("🚫 *rolling-restart* was rejected by Ben Okafor")
-        assert fleet.log == []
