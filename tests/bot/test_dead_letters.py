@@ -227,7 +227,7 @@ def test_damage_that_is_found_while_the_bot_runs_sets_the_session_aside_and_not_
     async def story() -> None:
         async with town(tmp_path, {"talk": TALK}) as place:
             root = await place.start("ana", "talk")
-            damage(place)
+            place.damage_a_journal()
             if about == "a reply":
                 place.say("ana", "go on", root)
             else:
@@ -239,16 +239,6 @@ def test_damage_that_is_found_while_the_bot_runs_sets_the_session_aside_and_not_
             assert head.quarantined is not None
 
     play(story)
-
-
-def damage(place: Town) -> None:
-    """Change one bit of the only session's journal, and take away what is known of it beside the journal."""
-    connection = place.store.database.connect()
-    n, body = connection.execute("SELECT n, body FROM journal WHERE seq = 1").fetchone()
-    flipped = bytes(body[:20]) + bytes([body[20] ^ 1]) + bytes(body[21:])
-    connection.execute("UPDATE journal SET body = ? WHERE n = ?", (flipped, n))
-    connection.execute("DELETE FROM snapshots")
-    place.engine.sessions._cached.clear()
 
 
 def test_a_row_waits_for_a_key_that_this_process_lacks(tmp_path: Path) -> None:

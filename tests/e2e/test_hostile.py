@@ -1,59 +1,16 @@
-"""Damaged records, hostile texts, and Slack that does not answer: never a wrong resume, nothing evaluated."""
+"""Damaged journals, a socket that is gone for a while, and scopes that the app lacks: never a wrong resume."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import apsw
 import pytest
 
 from bot.serve.identity import StartFailed
-from bot.wire.client import AuthLost
 from tests.e2e.test_slice import two_steps
 from tests.support.acting import Workspace
 from tests.support.bot import counted, running_bot, start_flow
-from tests.support.hostile import markup
 from tests.support.simulated import inhabited_town, simulated
-
-CHANGE = {
-    "snapshots": "UPDATE snapshots SET body = ?",
-    "journal": "UPDATE journal SET body = ? WHERE n = ?",
-}
-
-
-def flip_snapshots(connection: apsw.Connection) -> None:
-    """Change one byte in the only snapshot."""
-    (body,) = connection.execute("SELECT body FROM snapshots").fetchone()
-    connection.execute(CHANGE["snapshots"], (flipped(body),))
-
-
-def flip_journal(connection: apsw.Connection) -> None:
-    """Change one byte in the events of one session's first commit."""
-    n, body = connection.execute("SELECT n, body FROM journal WHERE seq = 1").fetchone()
-    connection.execute(CHANGE["journal"], (flipped(body), n))
-
-
-def flipped(body: bytes) -> bytes:
-    """The same bytes but for one bit."""
-    return bytes(body[:20]) + bytes([body[20] ^ 1]) + bytes(body[21:])
-
-
-@simulated
-async def test_a_damaged_snapshot_is_rebuilt_from_the_journal(tmp_path: Path) -> None:
-    """With a flipped byte in the snapshot row and garbage in the snapshot file the flow still continues rightly."""
-    log, files = tmp_path / "log", tmp_path / "snapshots"
-    async with inhabited_town(tmp_path, two_steps(log), snapshot_dir=files) as (workspace, bot):
-        thread = await start_flow(workspace, "ana", "ops", "steps")
-        await thread.says("What now?")
-        await bot.close()
-        flip_snapshots(bot.store.database.connect())
-        assert list(files.glob("*.json"))
-        for file in files.glob("*.json"):
-            file.write_bytes(b"garbage")
-        await bot.open()
-        await thread.reply("ana", "on")
-        await thread.says("All is done")
-    assert counted(log) == ["before", "after:on"]
 
 
 @simulated
@@ -66,9 +23,7 @@ async def test_a_damaged_journal_sets_the_session_aside_and_the_thread_is_told(t
         other = await start_flow(workspace, "ana", "releases", "steps")
         await other.says("What now?")
         await bot.close()
-        connection = bot.store.database.connect()
-        flip_journal(connection)
-        connection.execute("DELETE FROM snapshots")
+        bot.damage_a_journal()
         await bot.open()
         await thread.reply("ana", "on")
         await other.reply("ana", "on")
@@ -77,91 +32,6 @@ async def test_a_damaged_journal_sets_the_session_aside_and_the_thread_is_told(t
         await sound.says("All is done")
         assert damaged.find("All is done") is None
     assert counted(log) == ["before", "before", "after:on"]
-
-
-HOSTILE = [
-    "<!channel> <!here> <@U0LOCALBEN> @channel",
-    "{{ 7*7 }} {% raw %} {{ secrets.TOKEN }} ${7*7}",
-    "$(touch pwned) `touch pwned` ; touch pwned | touch pwned && touch pwned",
-    "rtl \u202e gnp.exe \u2066 isolate",
-    "<https://evil.example/?q=1|click> https://evil.example &amp; &lt;b&gt;",
-    "*bold* ```fence``` > quote \u0007 bell",
-]
-
-ECHO = """
-flow: echo
-nodes:
-  - {id: said, type: ask, with: {message: "Say it"}}
-  - id: use
-    type: shell
-    with: {run: [printf, "%s", "{{ nodes.said.text }}"], cwd: "CWD"}
-  - {id: tell, type: message, with: {text: "heard [{{ nodes.use.stdout }}]"}}
-"""
-
-
-@simulated
-async def test_a_hostile_reply_is_data(tmp_path: Path) -> None:
-    """Text from people is passed on unchanged: nothing is evaluated, executed, pinged or unfurled."""
-    folder = tmp_path / "cwd"
-    folder.mkdir()
-    async with inhabited_town(tmp_path, {"echo": ECHO.replace("CWD", str(folder))}) as (workspace, _):
-        for text in HOSTILE:
-            thread = await start_flow(workspace, "ana", "ops", "echo")
-            await thread.says("Say it")
-            await thread.reply("ana", text)
-            await thread.says("heard [")
-        await workspace.settled()
-    assert list(folder.iterdir()) == []
-    posts = [*workspace.calls_to("chat.postMessage"), *workspace.calls_to("chat.update")]
-    for call in posts:
-        shown = "\n".join(markup(call.args))
-        assert "<!channel>" not in shown
-        assert "<!here>" not in shown
-        assert "heard [49" not in shown
-        assert "\u202e" not in shown
-        assert "<https://evil" not in shown
-        if call.method == "chat.postMessage":
-            assert str(call.args["unfurl_links"]).lower() in ("false", "0")
-            assert str(call.args["unfurl_media"]).lower() in ("false", "0")
-
-
-@simulated
-async def test_a_reply_of_100_kb_is_refused_where_its_author_sees_it(tmp_path: Path) -> None:
-    """A reply that is too long is refused in the thread, and the next one is taken."""
-    log = tmp_path / "log"
-    async with inhabited_town(tmp_path, two_steps(log)) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "steps")
-        await thread.says("What now?")
-        huge = "\ud800\x00\u202e{{ 7*7 }}" + "x" * 100_000
-        workspace.admin.emit(
-            {
-                "type": "message",
-                "channel": workspace.channel("ops").id,
-                "channel_type": "channel",
-                "user": workspace.user("ana").id,
-                "team": workspace.team_id,
-                "text": huge,
-                "thread_ts": thread.root_ts,
-                "ts": workspace.core.now_ts(),
-            }
-        )
-        await thread.says("the limit is 16,384")
-        await thread.reply("ana", "short")
-        await thread.says("All is done")
-    assert counted(log) == ["before", "after:short"]
-
-
-@simulated
-async def test_too_many_requests_are_waited_out(tmp_path: Path) -> None:
-    """After 429 the bot waits as long as Slack says, and then posts once and in order."""
-    log = tmp_path / "log"
-    async with inhabited_town(tmp_path, two_steps(log)) as (workspace, _):
-        workspace.faults.ratelimit("chat.postMessage", times=2, retry_after=1)
-        thread = await start_flow(workspace, "ana", "ops", "steps")
-        await thread.says("What now?")
-        await thread.reply("ana", "patience")
-        await thread.says("All is done")
-    assert counted(log) == ["before", "after:patience"]
 
 
 @pytest.mark.process
@@ -219,23 +89,6 @@ async def test_a_server_that_does_not_name_scopes_is_no_error(tmp_path: Path) ->
 
 
 @simulated
-async def test_a_revoked_token_ends_the_bot(tmp_path: Path) -> None:
-    """When Slack refuses the token from now on the bot ends, though no event says so; nothing is lost."""
-    log = tmp_path / "log"
-    async with inhabited_town(tmp_path, two_steps(log)) as (workspace, bot):
-        thread = await start_flow(workspace, "ana", "ops", "steps")
-        await thread.says("What now?")
-        workspace.faults.reject_token("token_revoked")
-        await thread.reply("ana", "kept")
-        with pytest.raises(AuthLost):
-            await bot.ended()
-        workspace.faults.accept_token()
-        await bot.open()
-        await thread.says("All is done")
-    assert counted(log) == ["before", "after:kept"]
-
-
-@simulated
 async def test_a_damaged_session_whose_question_was_never_confirmed_is_set_aside_too(tmp_path: Path) -> None:
     """Damage is noticed also where only the outbox looks at the session: its answer to the post had been lost."""
     async with inhabited_town(tmp_path, two_steps(tmp_path / "log")) as (workspace, bot):
@@ -245,9 +98,7 @@ async def test_a_damaged_session_whose_question_was_never_confirmed_is_set_aside
         await workspace.wait_for(lambda: len(thread.messages()) >= 2)
         await bot.close()
         workspace.faults.clear()
-        connection = bot.store.database.connect()
-        flip_journal(connection)
-        connection.execute("DELETE FROM snapshots")
+        bot.damage_a_journal()
         await bot.open()
         await thread.says("is on hold")
         await thread.reply("ana", "status")

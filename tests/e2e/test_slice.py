@@ -52,35 +52,6 @@ async def test_a_reply_after_kill_9_goes_on_where_the_flow_stopped(
     assert thread.count("What now?") <= 2, "the prompt itself, and the card that names it"
 
 
-@simulated
-async def test_a_reply_sent_while_the_bot_is_down_is_found(tmp_path: Path) -> None:
-    """A reply that Slack never delivers again is found by the catch-up read after the start."""
-    log = tmp_path / "log"
-    async with inhabited_town(tmp_path, two_steps(log)) as (workspace, bot):
-        thread = await start_flow(workspace, "ana", "ops", "steps")
-        await thread.says("What now?")
-        await bot.close()
-        await thread.reply("ana", "missed")
-        await bot.open()
-        await thread.says("All is done")
-    assert counted(log) == ["before", "after:missed"]
-
-
-@simulated
-async def test_a_mention_sent_while_the_bot_is_down_starts_its_flow(tmp_path: Path) -> None:
-    """A mention that was missed starts its flow once after the start."""
-    log = tmp_path / "log"
-    async with inhabited_town(tmp_path, two_steps(log)) as (workspace, bot):
-        await asyncio.sleep(5)
-        await bot.close()
-        thread = await start_flow(workspace, "ana", "ops", "steps")
-        await bot.open()
-        await thread.says("What now?")
-        await thread.reply("ana", "late")
-        await thread.says("All is done")
-    assert counted(log) == ["before", "after:late"]
-
-
 TWO_QUESTIONS = """
 flow: two
 nodes:
@@ -88,20 +59,6 @@ nodes:
   - {id: second, type: ask, with: {message: "Second question"}}
   - {id: tell, type: message, with: {text: "first={{ nodes.first.text }} second={{ nodes.second.text }}"}}
 """
-
-
-@simulated
-async def test_replies_answer_the_prompts_in_their_order(tmp_path: Path) -> None:
-    """The first reply answers the first prompt, the second reply the second."""
-    async with inhabited_town(tmp_path, {"two": TWO_QUESTIONS}) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "two")
-        await thread.says("First question")
-        await thread.reply("ana", "one")
-        await thread.says("Second question")
-        await thread.reply("ana", "two")
-        await thread.says("first=one second=two")
-
-
 GATE = """
 flow: gate
 nodes:
@@ -145,42 +102,6 @@ async def test_two_presses_at_the_same_instant_have_one_winner(tmp_path: Path) -
 
 
 @simulated
-async def test_whoever_may_not_approve_is_refused_and_only_they_see_why(tmp_path: Path) -> None:
-    """A person who is not listed, or an excluded requester, changes nothing and is told why."""
-    log = tmp_path / "log"
-    async with inhabited_town(tmp_path, gate(log)) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "gate")
-        prompt = await thread.says("Open the gate?")
-        await thread.approve("cleo", prompt)
-        await workspace.wait_for(lambda: bool(workspace.ephemerals("cleo")))
-        assert "approve" in workspace.ephemerals("cleo")[0]["text"]
-        await thread.approve("ana", prompt)
-        await workspace.wait_for(lambda: bool(workspace.ephemerals("ana")))
-        assert "somebody else" in workspace.ephemerals("ana")[0]["text"]
-        assert not workspace.ephemerals("ben")
-        assert counted(log) == []
-        await thread.approve("ben", prompt)
-        await thread.says("The verdict came from")
-    assert counted(log) == ["opened"]
-
-
-@simulated
-async def test_text_never_approves(tmp_path: Path) -> None:
-    """`approve`, `yes` and the label of the button are text, and text approves nothing."""
-    log = tmp_path / "log"
-    async with inhabited_town(tmp_path, gate(log)) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "gate")
-        prompt = await thread.says("Open the gate?")
-        for text in ("approve", "yes", "Approve", "approved :+1:"):
-            await thread.reply("ben", text)
-        await thread.says("buttons")
-        assert counted(log) == []
-        await thread.reject("ben", prompt)
-        await thread.says("rejected by Ben")
-    assert counted(log) == []
-
-
-@simulated
 async def test_what_is_delivered_twice_has_one_effect(tmp_path: Path) -> None:
     """A redelivered event, a redelivered click and a lost acknowledgement have one effect each."""
     log = tmp_path / "log"
@@ -198,25 +119,6 @@ async def test_what_is_delivered_twice_has_one_effect(tmp_path: Path) -> None:
         await approval.says("The verdict came from")
         assert workspace.faults.struck, "the faults did strike"
     assert sorted(counted(log)) == ["after:once", "before", "opened"]
-
-
-@pytest.mark.parametrize("mode", ["drop_connection", "500"])
-@simulated
-async def test_a_post_whose_answer_was_lost_stands_once(tmp_path: Path, mode: str) -> None:
-    """If the answer to a post is lost after its effect, the prompt appears in the thread once and works."""
-    async with inhabited_town(tmp_path, {"two": TWO_QUESTIONS}) as (workspace, _):
-        workspace.faults.effect_then_fail("chat.postMessage", times=2, mode=mode)  # type: ignore[arg-type]
-        thread = await start_flow(workspace, "ana", "ops", "two")
-        await thread.says("First question")
-        await thread.reply("ana", "one")
-        await thread.says("Second question", timeout=40)
-        posted = [
-            call for call in workspace.calls_to("chat.postMessage") if "First question" in str(call.args)
-        ]
-        prompts = [message for message in thread.messages() if "Reply in this thread" in str(message)]
-        assert len([message for message in prompts if "First question" in str(message)]) <= 1, posted
-        await thread.reply("ana", "two")
-        await thread.says("first=one second=two")
 
 
 @simulated
@@ -244,52 +146,6 @@ async def test_slash_command_starts_in_the_thread_of_a_message_of_the_bot(tmp_pa
         await thread.says("Second question")
         await thread.reply("ana", "two")
         await thread.says("first=one second=two")
-
-
-INPUTS = """
-flow: greet
-inputs:
-  name: {type: string, description: Whom to greet}
-  times: {type: integer, description: How often}
-  loud: {type: boolean, description: Loudly}
-nodes:
-  - {id: tell, type: message, with: {text: "hello {{ inputs.name }} x{{ inputs.times }} {{ inputs.loud }}"}}
-"""
-
-
-@simulated
-async def test_missing_inputs_are_asked_for(tmp_path: Path) -> None:
-    """A mention without inputs asks for each; a wrong type is refused visibly and asked again."""
-    async with inhabited_town(tmp_path, {"greet": INPUTS}) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "greet")
-        await thread.says("Whom to greet")
-        await thread.reply("ana", "Bob")
-        await thread.says("How often")
-        await thread.reply("ana", "often")
-        await thread.says("whole number")
-        await thread.reply("ana", "3")
-        asked = await thread.says("Loudly")
-        await thread.press("ana", asked, "Yes")
-        await thread.says("hello Bob x3 true")
-
-
-@simulated
-async def test_control_words(tmp_path: Path) -> None:
-    """`status`, `help` and `cancel` work as whole messages; cancel asks before it ends anything."""
-    async with inhabited_town(tmp_path, {"two": TWO_QUESTIONS}) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "two")
-        await thread.says("First question")
-        await thread.reply("ana", "status")
-        await thread.says("is waiting")
-        await thread.reply("ana", "help")
-        await thread.says("In this thread you can write")
-        await thread.reply("cleo", "cancel")
-        await workspace.wait_for(lambda: bool(workspace.ephemerals("cleo")))
-        await thread.reply("ana", "cancel")
-        asked = await thread.says("Cancel *two*?")
-        await thread.press("ana", asked, "Cancel run")
-        await thread.says("Cancelled by") if thread.find("Cancelled by") else await thread.says("ancelled")
-        await thread.says("Withdrawn")
 
 
 @pytest.mark.process

@@ -237,6 +237,17 @@ class Town:
         except WorkspaceError as refusal:
             return Response(404, SlackError(refusal.error, refusal.text).body())
 
+    # --- damage --------------------------------------------------------------------------------------------
+
+    def damage_a_journal(self) -> None:
+        """Change one bit of the first session's journal, and take away what is known of sessions beside their journals."""
+        connection = self.store.database.connect()
+        n, body = connection.execute("SELECT n, body FROM journal WHERE seq = 1").fetchone()
+        flipped = bytes(body[:20]) + bytes([body[20] ^ 1]) + bytes(body[21:])
+        connection.execute("UPDATE journal SET body = ? WHERE n = ?", (flipped, n))
+        connection.execute("DELETE FROM snapshots")
+        self.engine.sessions._cached.clear()
+
     # --- waiting -------------------------------------------------------------------------------------------
 
     def quiet(self) -> bool:
