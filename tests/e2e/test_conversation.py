@@ -200,26 +200,6 @@ async def test_a_reply_names_the_question_or_chooses_it_from_a_menu(tmp_path: Pa
         await thread.says("green and large")
 
 
-@simulated
-async def test_people_talking_to_each_other_answer_nothing(tmp_path: Path) -> None:
-    """What others write, and what begins with somebody else's name, is left alone: no answer, no words, no mark."""
-    async with inhabited_town(tmp_path, {"two": TWO}) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "two")
-        await thread.says("First question")
-        said = [
-            await thread.reply("cleo", "I would say seven"),
-            await thread.reply("ana", "@ben what do you think?"),
-            await thread.reply("ben", "ok"),
-        ]
-        answered = await thread.reply("ana", "one")
-        await thread.says("Second question")
-        await thread.reply("ana", "two")
-        await thread.says("first=one second=two")
-        await workspace.wait_for(lambda: reactions(thread, answered) == ["white_check_mark"])
-        assert [reactions(thread, ts) for ts in said] == [[], [], []]
-        assert not whispers(workspace, "cleo")
-
-
 GATE = """
 flow: gate
 nodes:
@@ -342,22 +322,6 @@ async def test_a_file_for_one_of_several_questions_is_used_once_that_is_said(tmp
         await workspace.wait_for(lambda: reactions(thread, ts) == ["white_check_mark"])
         await thread.reply("ana", "none")
         await thread.says("app.log and none")
-
-
-@simulated
-async def test_whoever_is_refused_reads_names_and_no_ids(tmp_path: Path) -> None:
-    """After a hand-over the one who may answer is known by an id, which is shown as a mention."""
-    ben = "U0LOCALBEN"
-    flow = f"""
-flow: named
-nodes:
-  - {{id: gate, type: approval, with: {{message: "Shall we?", approvers: [{ben}]}}}}
-"""
-    async with inhabited_town(tmp_path, {"named": flow}) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "named")
-        gate = await thread.says("Shall we?")
-        await thread.approve("cleo", gate)
-        await workspace.wait_for(lambda: whispers(workspace, "cleo") == [f"Only <@{ben}> can approve this."])
 
 
 LATE = """

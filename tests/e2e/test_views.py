@@ -1,4 +1,4 @@
-"""Modals: forms, reasons, edits and hand-overs, with the real bot, the real Bolt and a real kill."""
+"""Modals: forms, long forms page by page, and the inputs of a start."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from bot.workspace import WorkspaceError
-from tests.support.acting import Acts, Workspace
-from tests.support.bot import ThreadView, running_bot, start_flow
+from tests.support.acting import Acts
+from tests.support.bot import ThreadView, start_flow
 from tests.support.simulated import inhabited_town, simulated
 
 FORM = """
@@ -73,35 +70,6 @@ async def test_a_form_is_filled_in_and_its_mistakes_are_shown_where_they_are(tmp
 
 
 @simulated
-async def test_a_view_that_is_submitted_twice_counts_once(tmp_path: Path) -> None:
-    """The acknowledgement is lost and the person submits once more, with other values: the first ones count."""
-    async with inhabited_town(tmp_path, {"release": FORM}) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "release")
-        view = await open_form(workspace, thread)
-        workspace.faults.ack_timeout = 1.0
-        workspace.faults.lose_ack_next(1)
-        with pytest.raises(WorkspaceError):
-            await workspace.submit_view("ana", view["id"], {"field:version": "v1", "field:hosts": 1})
-        again = await workspace.submit_view("ana", view["id"], {"field:version": "v2", "field:hosts": 2})
-        assert "Already answered" in str(again) or "sent before" in str(again)
-        await thread.says("Releasing v1 to 1 hosts")
-        assert thread.count("Releasing") == 1
-
-
-@simulated
-async def test_a_form_that_somebody_else_was_faster_with_is_refused_in_the_form(tmp_path: Path) -> None:
-    """While the form is open another person answers: the submission is refused at its first field and takes nothing."""
-    flow = FORM.replace("form:", "who: [channel]\n      form:", 1)
-    async with inhabited_town(tmp_path, {"release": flow}) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "release")
-        first, second = await open_form(workspace, thread), await open_form(workspace, thread, "ben")
-        await workspace.submit_view("ben", second["id"], {"field:version": "v1", "field:hosts": 1})
-        await thread.says("Releasing v1 to 1 hosts")
-        late = await workspace.submit_view("ana", first["id"], {"field:version": "v2", "field:hosts": 2})
-        assert "Already answered by Ben" in late["errors"]["field:version"]
-
-
-@simulated
 async def test_of_two_submissions_at_once_the_second_is_told(tmp_path: Path) -> None:
     """One of them answers; the author of the other is told by whom, in the form or, where that was closed, after it."""
     flow = FORM.replace("form:", "who: [channel]\n      form:", 1)
@@ -126,24 +94,6 @@ async def test_of_two_submissions_at_once_the_second_is_told(tmp_path: Path) -> 
         assert "Already answered by" in said
 
 
-@pytest.mark.process
-async def test_a_submission_survives_a_kill_before_it_is_carried_out(
-    workspace: Workspace, tmp_path: Path
-) -> None:
-    """Acknowledged and killed: after the start the answer is there, once."""
-    async with running_bot(workspace, tmp_path, {"release": FORM}) as bot:
-        thread = await start_flow(workspace, "ana", "ops", "release")
-        view = await open_form(workspace, thread)
-        workspace.faults.fail("users.info", times=1_000, error="internal_error")
-        done = await workspace.submit_view("ana", view["id"], {"field:version": "v7", "field:hosts": 1})
-        assert done == {"closed": True}
-        await bot.kill()
-        workspace.faults.clear()
-        await bot.start()
-        await thread.says("Releasing v7 to 1 hosts")
-        assert thread.count("Releasing") == 1
-
-
 @simulated
 async def test_a_trigger_that_is_too_old_says_press_again(tmp_path: Path) -> None:
     """A form that could not be opened in time is not silent: only whoever pressed is told to press again."""
@@ -154,25 +104,6 @@ async def test_a_trigger_that_is_too_old_says_press_again(tmp_path: Path) -> Non
         await whispered(workspace, "ana", "Please press again")
         assert workspace.views("ana") == []
         await open_form(workspace, thread)
-
-
-@simulated
-async def test_whoever_may_not_answer_gets_no_form(tmp_path: Path) -> None:
-    """Where the list of people says it the press is refused at once, where it takes a lookup the form says it."""
-    listed = FORM.replace("form:", "who: [U0LOCALBEN]\n      form:", 1)
-    mailed = FORM.replace("flow: release", "flow: mailed").replace(
-        "form:", "who: [ben@example.com]\n      form:", 1
-    )
-    async with inhabited_town(tmp_path, {"release": listed, "mailed": mailed}) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "release")
-        await thread.press("cleo", await thread.says("What do we release?"), "Fill in")
-        await whispered(workspace, "cleo", "can answer this")
-        assert workspace.views("cleo") == []
-        other = await start_flow(workspace, "ana", "ops", "mailed")
-        await other.press("cleo", await other.says("What do we release?"), "Fill in")
-        await workspace.wait_for(
-            lambda: workspace.views("cleo") and title(workspace.views("cleo")[-1]) == "Not for you"
-        )
 
 
 def long_form(count: int) -> str:
@@ -277,40 +208,3 @@ async def test_the_slash_command_alone_offers_the_flows(tmp_path: Path) -> None:
         view = await opened(workspace, "ana")
         assert title(view) == "Start a flow"
         assert "field:service" in view["state"]["values"]
-
-
-TWO = """
-flow: two
-nodes:
-  - id: both
-    type: parallel
-    branches:
-      red:
-        - {id: one, type: ask, with: {message: "What of the red one?"}}
-      blue:
-        - {id: other, type: ask, with: {message: "What of the blue one?"}}
-  - {id: tell, type: message, with: {text: "red={{ nodes.both.branches.red.one.text }} blue={{ nodes.both.branches.blue.other.text }}"}}
-"""
-
-
-@simulated
-async def test_a_reply_that_could_answer_several_questions_is_asked_for_which(tmp_path: Path) -> None:
-    """Buttons name the open questions; whoever wrote the reply presses one, and what was written answers it."""
-    async with inhabited_town(tmp_path, {"two": TWO}) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "two")
-        await thread.says("What of the red one?")
-        await thread.says("What of the blue one?")
-        await thread.reply("ana", "it is <fine> & done")
-        menu = await thread.says("Which one did you answer?")
-        label = next(
-            e["text"]["text"]
-            for b in menu["blocks"]
-            for e in b.get("elements", [])
-            if "blue" in str(e.get("text"))
-        )
-        await thread.press("ben", menu, label)
-        await whispered(workspace, "ben", "Only the person who wrote the reply")
-        await thread.press("ana", menu, label)
-        await thread.says("“it is &lt;fine&gt; &amp; done” answered #")
-        await thread.reply("ana", "red it is")
-        await thread.says("red=red it is blue=it is &lt;fine&gt; &amp; done")
