@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
@@ -48,57 +46,6 @@ def check(threads: list[ThreadView], log: Path) -> None:
     for thread in threads:
         assert thread.count("All is done") == 1, thread.texts()
         assert thread.count("What now?") <= 2, thread.texts()
-
-
-@pytest.mark.long
-async def test_two_bots_share_what_comes(workspace: Workspace, tmp_path: Path) -> None:
-    """Slack gives events to either; whoever handles them and whoever posts, every step is taken and said once."""
-    log = tmp_path / "log"
-    async with fleet(workspace, tmp_path, two_steps(log), "all", "all", **UNLIMITED):
-        threads = await begun(workspace, 6)
-        await answered(threads)
-        check(threads, log)
-
-
-@pytest.mark.long
-async def test_what_a_killed_bot_had_is_done_by_the_other(workspace: Workspace, tmp_path: Path) -> None:
-    """It is killed while threads wait: the other one takes over, posts, and does the chores."""
-    log = tmp_path / "log"
-    async with fleet(workspace, tmp_path, two_steps(log), "all", "all", **UNLIMITED) as bots:
-        threads = await begun(workspace, 4)
-        bots.kill(bots.bots[0])
-        await answered(threads)
-        check(threads, log)
-        await until(lambda: bots.holder(CHORES) is bots.bots[1], pause=0.1)
-
-
-@pytest.mark.long
-async def test_roles_part_the_work(workspace: Workspace, tmp_path: Path) -> None:
-    """One process has the sockets, two run flows, and one of these posts."""
-    log = tmp_path / "log"
-    async with fleet(workspace, tmp_path, two_steps(log), "socket", "worker", "worker", **UNLIMITED) as bots:
-        threads = await begun(workspace, 2)
-        await answered(threads)
-        check(threads, log)
-        assert sorted(member.role for member in bots.members()) == ["socket", "worker", "worker"]
-        assert bots.holder(SEND) in bots.bots[1:]
-
-
-@pytest.mark.long
-async def test_a_frozen_bot_does_nothing_twice(workspace: Workspace, tmp_path: Path) -> None:
-    """It is stopped while threads wait: the others continue, and when it wakes it works beside them."""
-    log = tmp_path / "log"
-    async with fleet(workspace, tmp_path, two_steps(log), "all", "worker", **UNLIMITED) as bots:
-        threads = await begun(workspace, 2)
-        await bots.add("all")
-        bots.freeze(bots.bots[0])
-        await answered(threads)
-        await until(lambda: len(bots.members()) == 2, pause=0.1)
-        bots.wake(bots.bots[0])
-        await until(lambda: len(bots.members()) == 3, pause=0.1)
-        await asyncio.sleep(2.0)
-        assert bots.bots[0].process.returncode is None
-        check(threads, log)
 
 
 SLOW = """
@@ -290,44 +237,6 @@ async def test_a_frozen_sender_posts_nothing_that_another_one_has_posted(
         await thread.says("All is done", timeout=40)
     live = [text for text in thread.texts() if "What now?" in text and "use the other copy" not in text]
     assert len(live) == thread.count("All is done") == 1, thread.texts()
-
-
-@pytest.fixture
-def own_server() -> Iterator[Any]:
-    """A server that nobody else uses."""
-    server = postgres.server(postgres.folder("away"))
-    yield server
-    server.cleanup()
-
-
-@pytest.mark.long
-async def test_a_fleet_outlives_its_server(workspace: Workspace, tmp_path: Path, own_server: Any) -> None:
-    """It crashes, and is away for eight seconds while people reply: no process ends, nothing is done or said twice, and each log has
-    one line when that begins and one when it has ended."""
-    log = tmp_path / "log"
-    roles, url = ("socket", "socket", "worker", "worker"), own_server.get_uri()
-    async with fleet(workspace, tmp_path, two_steps(log), *roles, url=url, **UNLIMITED) as bots:
-        threads = await begun(workspace, 20)
-        for bot in bots.bots:
-            bot.lines.clear()
-        replies = asyncio.create_task(answered(threads))
-        await asyncio.to_thread(postgres.restart, own_server, "immediate")
-        await asyncio.sleep(3)
-        await asyncio.to_thread(postgres.stop, own_server)
-        await asyncio.sleep(8)
-        await asyncio.to_thread(postgres.start, own_server)
-        await replies
-        await asyncio.sleep(2)
-        for bot in bots.bots:
-            assert bot.process.returncode is None
-            began = [line for line in bot.lines if "does not answer" in line]
-            over = [line for line in bot.lines if "answers again after" in line]
-            assert 1 <= len(began) == len(over) <= 2, bot.lines
-            others = [
-                line for line in bot.lines if "sayso.slack" not in line
-            ]  # Slack's minute may be used up
-            assert len(others) == len(began) + len(over), bot.lines
-        check(threads, log)
 
 
 BLOCKS = """
