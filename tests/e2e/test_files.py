@@ -99,19 +99,6 @@ async def test_a_kill_while_a_file_is_fetched_leaves_nothing_half(
         assert [name[-6:] for name in received(bot.home)] == ["-1.csv"]
 
 
-@simulated
-async def test_a_message_that_comes_twice_brings_its_file_once(tmp_path: Path) -> None:
-    """The second delivery finds what the first one brought."""
-    async with inhabited_town(tmp_path, {"report": REPORT}) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "report")
-        await thread.says("drop the report")
-        workspace.faults.redeliver_next(1)
-        await drop(thread, "ana", {"a.csv": b"x"})
-        await thread.says("a.csv is text/plain")
-        await workspace.settled()
-        assert len(received(tmp_path / "home")) == 1
-
-
 @pytest.mark.process
 async def test_the_token_goes_to_no_other_host(
     workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -66,19 +66,6 @@ async def test_a_home_shows_nothing_of_channels_one_is_not_in(tmp_path: Path) ->
 
 
 @simulated
-async def test_a_home_is_made_anew_by_its_button(tmp_path: Path) -> None:
-    """`Refresh` shows what has happened since."""
-    async with inhabited_town(tmp_path, {"gate": GATE}) as (workspace, _):
-        await home_of(workspace, "dev", "Nothing is waiting for you")
-        thread = await start_flow(workspace, "ana", "ops", "gate")
-        await thread.says("Open the gate?")
-        view = workspace.home("dev")
-        assert view is not None
-        await workspace.press_in_view("dev", view["id"], text="Refresh")
-        await workspace.wait_for(lambda: "Open the gate?" in words(workspace.home("dev") or {}))
-
-
-@simulated
 async def test_a_home_is_as_the_run_stands_whatever_answer_was_lost(tmp_path: Path) -> None:
     """A view was published and nobody knows, then the run is back where it was: so is the Home."""
     async with inhabited_town(tmp_path, {"gate": GATE}) as (workspace, _):

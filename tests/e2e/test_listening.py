@@ -24,7 +24,6 @@ nodes:
       prompt: "Why is web slow?"
 """
 LISTENING = LOOK + "      listen: thread\n"
-RESTING = LOOK + "      follow_up: 7d\n"
 TWO = """
 flow: two
 nodes:
@@ -134,22 +133,6 @@ async def test_files_of_who_is_not_heard_are_not_fetched(claude: ClaudeServer, t
         await thread.says("I look")
 
 
-async def test_a_mention_by_who_may_not_steer_is_answered(claude: ClaudeServer, tmp_path: Path) -> None:
-    """Where the agent does not listen to others, they learn who instructs it."""
-    slow = text("I look", hold_after="text_delta")
-    claude.queue(slow)
-    async with inhabited_town(tmp_path, {"look": LOOK}, env=claude.environ()) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "look")
-        await slow.reached.wait()
-        await thread.reply("ben", "@sayso restart it")
-        await workspace.wait_for(
-            lambda: any("can steer this" in told["text"] for told in workspace.ephemerals("ben"))
-        )
-        slow.go.set()
-        await thread.says("Completed")
-    assert len(claude.requests) == 1
-
-
 def _marked(thread: Any, ts: str, name: str) -> bool:
     message = next(message for message in thread.messages() if message["ts"] == ts)
     return name in {reaction["name"] for reaction in message.get("reactions") or []}
@@ -222,23 +205,6 @@ async def test_words_by_name_and_a_press_for_an_agent_that_is_over_reach_no_othe
 
 def _told(workspace: Any, part: str) -> int:
     return sum(part in told["text"] for told in workspace.ephemerals("ana"))
-
-
-async def test_a_reply_after_the_answer_goes_on(claude: ClaudeServer, tmp_path: Path) -> None:
-    """The card says until when it listens; a reply wakes it in its conversation; `done` ends it."""
-    claude.queue(text("It was the disk."), text("db-2 is fine."))
-    async with inhabited_town(tmp_path, {"look": RESTING}, env=claude.environ()) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "look")
-        await thread.says("It was the disk.")
-        await thread.says("Listening")
-        await thread.reply("ana", "and db-2?")
-        await thread.says("db-2 is fine.")
-        await thread.reply("ana", "done")
-        await thread.says("no longer listens")
-        await thread.says("Completed")
-    roles = [message["role"] for message in claude.requests[1].body["messages"]]
-    assert roles == ["user", "assistant", "user"]
-    assert claude.refused == []
 
 
 CALLED = LOOK + "      context: thread\n"

@@ -167,18 +167,3 @@ async def test_a_press_whose_address_is_used_up_is_disarmed_by_an_edit(tmp_path:
         place.hands.responses.clear()
         await thread.says("☑️ *Answered*")
         assert place.called("chat.update")
-
-
-@simulated
-async def test_a_card_and_its_question_that_were_posted_unheard_are_there_once(tmp_path: Path) -> None:
-    """The answer to the post is lost, and with it the process: the message is found, and the question can be answered."""
-    async with inhabited_town(tmp_path, {"one": ONE}) as (workspace, place):
-        workspace.faults.effect_then_fail("chat.postMessage", times=1)
-        thread = await start_flow(workspace, "ana", "ops", "one")
-        await thread.says("First?")
-        await place.close()
-        await place.open()
-        await place.settle()
-        assert thread.count("First?") == 1
-        await thread.reply("ana", "yes")
-        await thread.says("*Completed*")

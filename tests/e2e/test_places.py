@@ -20,20 +20,6 @@ from tests.support.simulated import inhabited_town, simulated
 
 
 @simulated
-async def test_a_flow_is_started_and_answered_in_a_direct_message(tmp_path: Path) -> None:
-    """No mention is needed there, neither to start nor to answer."""
-    async with inhabited_town(tmp_path, {"two": TWO}) as (workspace, _):
-        direct = workspace.dm("ana")
-        root = await workspace.post("ana", direct, "two")
-        thread = ThreadView(workspace, direct.id, root)
-        await thread.says("First question")
-        await thread.reply("ana", "one")
-        await thread.says("Second question")
-        await thread.reply("ana", "two")
-        await thread.says("first=one second=two")
-
-
-@simulated
 async def test_words_beside_the_thread_of_a_direct_message_answer_what_waits(tmp_path: Path) -> None:
     """If one flow waits, a message outside its thread answers it; if two wait, sayso does not guess."""
     async with inhabited_town(tmp_path, {"two": TWO}) as (workspace, _):

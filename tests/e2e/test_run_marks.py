@@ -15,12 +15,6 @@ nodes:
   - {id: ok, type: approval, with: {message: "Go?", approvers: [U0LOCALBEN]}}
 """
 QUICK = "flow: quick\nnodes: [{id: tell, type: message, with: {text: done}}]\n"
-FAILS = """
-flow: fails
-nodes:
-  - {id: ok, type: ask, with: {message: "Ready?"}}
-  - {id: no, type: shell, with: {run: [sh, -c, exit 1]}}
-"""
 
 
 def marks(workspace: Acts, ts: str, channel: str = "ops") -> list[str]:

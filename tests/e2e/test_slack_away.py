@@ -98,34 +98,6 @@ async def test_while_slack_is_away_work_goes_on_and_all_is_shown_afterwards_in_o
     assert all(in_order(thread, "First?", "First is done.", "Second?") for thread in threads)
 
 
-@simulated
-async def test_a_flow_that_begins_while_slack_takes_no_posts_has_its_card_on_top(tmp_path: Path) -> None:
-    """The card's post is refused while the question's would be taken: the question waits for the card."""
-    file = tmp_path / "effects"
-    async with inhabited_town(tmp_path, {"steps": STEPS.format(file=file)}) as (workspace, _):
-        workspace.faults.ratelimit("chat.postMessage", times=1, retry_after=2)
-        thread = await start_flow(workspace, "ana", "ops", "steps")
-        await thread.says("First?")
-        first = thread.messages()[1]
-    assert "Waiting" in words(first)
-
-
-@simulated
-async def test_when_every_call_is_limited_all_is_done_in_the_end(tmp_path: Path) -> None:
-    """A storm of 429: nothing is posted twice, nothing is lost, and no limit is asked again before its time."""
-    file = tmp_path / "effects"
-    async with inhabited_town(tmp_path, {"steps": STEPS.format(file=file)}) as (workspace, _):
-        workspace.faults.ratelimit("*", times=12, retry_after=1)
-        thread = await start_flow(workspace, "ana", "ops", "steps")
-        await thread.says("First?", timeout=60)
-        await thread.reply("ana", "yes")
-        await thread.says("Second?", timeout=60)
-        await thread.reply("ana", "yes")
-        await thread.says("*Completed*", timeout=60)
-    assert counted(file) == ["first", "second"]
-    assert in_order(thread, "First?", "First is done.", "Second?")
-
-
 @pytest.mark.parametrize("error", ["restricted_action", "missing_scope", "thread_not_found"])
 @simulated
 async def test_a_question_that_slack_refuses_is_not_given_up(tmp_path: Path, error: str) -> None:
