@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from deploy.verify_audit import check
 from tests.bot.test_attesting import Answer, Receiver
+from tests.support import prefork
 from tests.support.acting import Workspace
 from tests.support.bot import running_bot, start_flow
 
@@ -31,8 +30,9 @@ async def test_the_end_of_a_run_is_published_while_the_bot_serves(
         async with running_bot(workspace, tmp_path, {"gate": FLOW}, SAYSO_CHECKPOINTS=url) as bot:
 
             def sayso(*words: str) -> str:
-                command = [sys.executable, "-m", "bot.cli", *words]
-                return subprocess.run(command, env=bot.env, check=True, capture_output=True, text=True).stdout
+                done = prefork.run(["-m", "bot.cli", *words], cwd=bot.home, env=bot.env)
+                assert done.returncode == 0, done.stderr
+                return done.stdout
 
             published = []
             for number in (1, 2):

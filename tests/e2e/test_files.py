@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.acting import Workspace
-from tests.support.bot import ThreadView, running_bot, start_flow, words
+from tests.support.bot import ThreadView, bot_here, running_bot, start_flow, words
 from tests.support.simulated import inhabited_town, simulated
 
 REPORT = """
@@ -112,7 +112,7 @@ async def test_the_token_goes_to_no_other_host(
 
     server = await asyncio.start_server(elsewhere, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    async with server, running_bot(workspace, tmp_path, {"report": REPORT}):
+    async with server, bot_here(workspace, tmp_path, {"report": REPORT}):
         thread = await start_flow(workspace, "ana", "ops", "report")
         await thread.says("drop the report")
         with monkeypatch.context() as patch:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from tests.support.acting import Workspace
-from tests.support.bot import counted, running_bot, start_flow, words
+from tests.support.bot import counted, start_flow, words
 from tests.support.simulated import inhabited_town, simulated
 
 REGIONS = """
@@ -53,13 +50,10 @@ async def test_a_paused_session_keeps_answers_and_goes_on_after_resume(tmp_path:
     assert counted(file) == ["eu=fine", "us=good"]
 
 
-@pytest.mark.process
-async def test_stop_pauses_a_program_and_says_that_it_ends_nothing(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+async def test_stop_pauses_a_program_and_says_that_it_ends_nothing(tmp_path: Path) -> None:
     """`stop` makes a running program leave and the thread says what it means; after `resume` it is asked about."""
     flow = "flow: slow\nnodes:\n  - {id: sleep, type: shell, with: {run: [sleep, '600']}}\n"
-    async with running_bot(workspace, tmp_path, {"slow": flow}):
+    async with inhabited_town(tmp_path, {"slow": flow}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "releases", "slow")
         await thread.says("▶️ sleep")
         await thread.reply("ana", "stop")

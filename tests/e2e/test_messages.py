@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from tests.support.acting import Workspace
-from tests.support.bot import running_bot, start_flow, words
+from tests.support.bot import start_flow, words
 from tests.support.simulated import inhabited_town, simulated
 
 REPORT = """
@@ -77,13 +74,10 @@ async def test_a_report_is_updated_and_told_elsewhere(tmp_path: Path) -> None:
             assert call.args["parse"] == "none"
 
 
-@pytest.mark.process
-async def test_a_long_node_shows_a_bar_and_its_failure_its_last_lines(
-    workspace: Workspace, tmp_path: Path
-) -> None:
+async def test_a_long_node_shows_a_bar_and_its_failure_its_last_lines(tmp_path: Path) -> None:
     """The card shows how far it is while it runs; afterwards the thread has the end of the output, and a file the rest."""
     go = tmp_path / "go"
-    async with running_bot(workspace, tmp_path, {"long": LONG % go}):
+    async with inhabited_town(tmp_path, {"long": LONG % go}) as (workspace, _):
         thread = await start_flow(workspace, "ana", "ops", "long")
         card = await thread.says("▰▰▰▱▱▱▱▱▱▱ 3/10")
         assert "three <!channel> tables" in words(card)

@@ -6,14 +6,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import pytest
-
 from bot.start.schedules import wanted_item
 from engine.run.stored import utc_now
 from tests.e2e.test_conversation import TWO, reactions, whispers
-from tests.support import prefork
-from tests.support.acting import Acts, Workspace
-from tests.support.bot import BotProcess, ThreadView, running_bot, start_flow, words
+from tests.support.acting import Acts
+from tests.support.bot import ThreadView, start_flow, words
 from tests.support.simulated import inhabited_town, simulated
 
 # --- direct messages -----------------------------------------------------------------------------------------
@@ -200,20 +197,6 @@ async def test_a_slash_command_where_the_bot_may_not_post_says_so(tmp_path: Path
         assert "/invite" in text
 
 
-@pytest.mark.process
-async def test_a_start_from_a_terminal_where_the_bot_may_not_post_is_refused(
-    workspace: Workspace, tmp_path: Path
-) -> None:
-    """`start-flow` into an archived channel ends with why, at once."""
-    flow = 'flow: deploy\nallowed_to_start: ["local:ci"]\nnodes:\n  - {id: n, type: noop}\n'
-    async with running_bot(workspace, tmp_path, {"deploy": flow}) as bot:
-        workspace.admin.archive(workspace.channel("releases"))
-        channel = workspace.channel("releases").id
-        code, err = await _cli(bot, "start-flow", "deploy", "--channel", channel)
-        assert code == 5, err
-        assert "is archived" in err
-
-
 @simulated
 async def test_a_schedule_where_the_bot_may_not_post_tells_the_admins(tmp_path: Path) -> None:
     """A failed schedule sends the admins a direct message, at most one a day."""
@@ -236,10 +219,3 @@ async def test_a_schedule_where_the_bot_may_not_post_tells_the_admins(tmp_path: 
         (message,) = workspace.messages(direct)
         assert "*report* was not started" in str(message["text"])
         assert "is archived" in str(message["text"])
-
-
-async def _cli(bot: BotProcess, *args: str) -> tuple[int | None, str]:
-    done = await asyncio.to_thread(
-        prefork.run, ["-m", "bot.cli", *args], cwd=bot.home, env={**bot.env, "SAYSO_USER": "ci"}
-    )
-    return done.returncode, done.stderr

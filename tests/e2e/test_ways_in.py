@@ -246,7 +246,7 @@ async def test_ci_starts_a_flow_in_a_channel(workspace: Workspace, tmp_path: Pat
 async def test_a_start_from_a_terminal_is_refused_with_what_it_needs(
     workspace: Workspace, tmp_path: Path
 ) -> None:
-    """`start-flow` by somebody whom the flow does not list, and into a channel that the bot is not in, says so."""
+    """`start-flow` by somebody whom the flow does not list, and into a channel where the bot may not post, ends with why."""
     async with running_bot(workspace, tmp_path, {"deploy": CI}) as bot:
         start = ("start-flow", "deploy", "-i", "version=1", "--channel")
         code, _, err = await sayso(bot, *start, "#ops", SAYSO_USER="mallory")
@@ -255,6 +255,10 @@ async def test_a_start_from_a_terminal_is_refused_with_what_it_needs(
         code, _, err = await sayso(bot, *start, "#random", SAYSO_USER="ci")
         assert code == 5
         assert "the bot is not in #random" in err
+        workspace.admin.archive(workspace.channel("releases"))
+        code, _, err = await sayso(bot, *start, workspace.channel("releases").id, SAYSO_USER="ci")
+        assert code == 5
+        assert "is archived" in err
 
 
 SHORTCUTS = {
