@@ -15,7 +15,8 @@ from bot.inbound import payloads as presses
 from bot.inbound.decisions import Home, Take
 from bot.workspace import elements, payloads
 from bot.workspace.state import View
-from tests.support.inprocess import Json, Town, play, town
+from tests.support.inprocess import Json, Town
+from tests.support.simulated import in_town
 
 SAMPLE = int(os.environ.get("SAYSO_PRESSES", "150"))
 """How many of the forgeries are sent."""
@@ -86,24 +87,20 @@ FORGERIES = [
 
 
 @pytest.mark.parametrize("forge", FORGERIES)
-def test_a_press_from_elsewhere_decides_nothing(tmp_path: Path, forge: Callable[[Json], Json]) -> None:
+@in_town({"gate": GATE})
+async def test_a_press_from_elsewhere_decides_nothing(place: Town, forge: Callable[[Json], Json]) -> None:
     """A press by the right person with the right ids is refused in another place and counts in its own place."""
-
-    async def story() -> None:
-        async with town(tmp_path, {"gate": GATE}) as place:
-            root = await place.start("ana", "gate")
-            message, found = place.find(root, "sayso:option:0")
-            place.alter = forge
-            await place.press("ben", message, found)
-            await place.settle()
-            assert open_prompts(place) == 1
-            place.alter = lambda body: body
-            await place.press("ben", message, found)
-            await place.settle()
-            assert open_prompts(place) == 0
-            assert "went" in str(place.thread(root))
-
-    play(story)
+    root = await place.start("ana", "gate")
+    message, found = place.find(root, "sayso:option:0")
+    place.alter = forge
+    await place.press("ben", message, found)
+    await place.settle()
+    assert open_prompts(place) == 1
+    place.alter = lambda body: body
+    await place.press("ben", message, found)
+    await place.settle()
+    assert open_prompts(place) == 0
+    assert "went" in str(place.thread(root))
 
 
 def open_prompts(place: Town) -> int:
@@ -117,7 +114,7 @@ def test_a_bot_that_does_not_look_at_the_block_is_noticed(
     """Seeded fault: whatever is pressed counts as standing where Slack says."""
     monkeypatch.setattr(presses, "_stands", lambda body, action: True)
     with pytest.raises(AssertionError):
-        test_a_press_from_elsewhere_decides_nothing(tmp_path, another_block)
+        test_a_press_from_elsewhere_decides_nothing(tmp_path, forge=another_block)
 
 
 DESK = """
@@ -148,45 +145,41 @@ def elements_of(message: Json) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize("with_message", [True, False], ids=["as-slack-sends-it", "without-the-message"])
-def test_an_action_counts_with_its_own_value_alone(tmp_path: Path, with_message: bool) -> None:
+@in_town({"desk": DESK})
+async def test_an_action_counts_with_its_own_value_alone(place: Town, with_message: bool) -> None:
     """No press counts whose action, block, value, message or nonce is that of something else, or of nothing."""
-
-    async def story() -> None:
-        async with town(tmp_path, {"desk": DESK}) as place:
-            roots = [await place.start("ana", "desk"), await place.start("ana", "desk")]
-            await place.press("ana", *place.find(roots[0], "sayso:option:0", "Size?"))
-            await place.settle()
-            shown = [message for root in roots for message in place.thread(root)]
-            real = [(message, *found) for message in shown for found in elements_of(message)]
-            assert len(real) > 40
-            before = await journals(place)
-            actions = {action for _, _, action, _ in real} | {"sayso:nope", "sayso:option:7", "sayso:option:"}
-            values = {value for *_, value in real}
-            blocks = {block for _, block, _, _ in real} | {"nope"}
-            forged = []
-            for message, block, action, value in real:
-                own, ts = elements_of(message), message["ts"]
-                forged += [
-                    (message, *one)
-                    for one in (
-                        *((block, other, value, ts) for other in actions),
-                        *((block, action, other, ts) for other in values | {stale(value)}),
-                        *((other, action, value, ts) for other in blocks if with_message),
-                        *((block, action, value, other["ts"]) for other in shown if with_message),
-                    )
-                    if (one[:3] not in own if with_message else one[1:3] not in [pair[1:] for pair in own])
-                    or one[3] != ts
-                ]
-            assert len(forged) > 1000
-            for message, *one in random.Random(24).sample(sorted(forged, key=str), SAMPLE):
-                await place.deliver(forgery(place, message, *one, with_message=with_message))
-            await place.settle(3600)
-            assert await journals(place) == before
-            await place.press("ben", *place.find(roots[1], "sayso:option:0", "Go?"))
-            await place.settle()
-            assert await journals(place) != before
-
-    play(story)
+    roots = [await place.start("ana", "desk"), await place.start("ana", "desk")]
+    await place.press("ana", *place.find(roots[0], "sayso:option:0", "Size?"))
+    await place.settle()
+    shown = [message for root in roots for message in place.thread(root)]
+    real = [(message, *found) for message in shown for found in elements_of(message)]
+    assert len(real) > 40
+    before = await journals(place)
+    actions = {action for _, _, action, _ in real} | {"sayso:nope", "sayso:option:7", "sayso:option:"}
+    values = {value for *_, value in real}
+    blocks = {block for _, block, _, _ in real} | {"nope"}
+    forged = []
+    for message, block, action, value in real:
+        own, ts = elements_of(message), message["ts"]
+        forged += [
+            (message, *one)
+            for one in (
+                *((block, other, value, ts) for other in actions),
+                *((block, action, other, ts) for other in values | {stale(value)}),
+                *((other, action, value, ts) for other in blocks if with_message),
+                *((block, action, value, other["ts"]) for other in shown if with_message),
+            )
+            if (one[:3] not in own if with_message else one[1:3] not in [pair[1:] for pair in own])
+            or one[3] != ts
+        ]
+    assert len(forged) > 1000
+    for message, *one in random.Random(24).sample(sorted(forged, key=str), SAMPLE):
+        await place.deliver(forgery(place, message, *one, with_message=with_message))
+    await place.settle(3600)
+    assert await journals(place) == before
+    await place.press("ben", *place.find(roots[1], "sayso:option:0", "Go?"))
+    await place.settle()
+    assert await journals(place) != before
 
 
 def stale(value: str) -> str:
@@ -234,42 +227,38 @@ async def views_of(place: Town, roots: list[str]) -> list[View]:
     return found
 
 
-def test_a_modal_counts_for_its_own_question_alone(tmp_path: Path) -> None:
+@in_town({"desk": DESK})
+async def test_a_modal_counts_for_its_own_question_alone(place: Town) -> None:
     """A view that comes back with the nonce of another copy, or as a kind that its question does not have, decides nothing
     and is answered."""
-
-    async def story() -> None:
-        async with town(tmp_path, {"desk": DESK}) as place:
-            roots = [await place.start("ana", "desk"), await place.start("ana", "desk")]
-            views = await views_of(place, roots)
-            assert {view.body["callback_id"] for view in views} == {
-                "sayso:hand",
-                "sayso:answer",
-                "sayso:edit",
-            }
-            filled = {
-                "reason": {"reason": {"type": "plain_text_input", "value": "approve"}},
-                "person": {"person": {"type": "users_select", "selected_user": place.user("cleo").id}},
-                "field:size": {"value": {"type": "plain_text_input", "value": "9"}},
-            }
-            before = await journals(place)
-            forged = [(view, view.body["callback_id"], "0") for view in views]
-            forged += [(view, f"sayso:{kind}", None) for view in views for kind in NONE_OF_THEIRS]
-            others = [view for view in views if view.body["callback_id"] != "sayso:answer"]
-            forged += [(view, "sayso:answer", None) for view in others]
-            for number, (view, kind, nonce) in enumerate(forged):
-                meta = json.loads(view.body["private_metadata"])
-                meta |= {} if nonce is None else {"nonce": nonce}
-                body = {**view.body, "callback_id": kind, "private_metadata": json.dumps(meta)}
-                await place.submit("ben", replace(view, id=f"{view.id}{number}", body=body), filled)
-            await place.settle()
-            assert await journals(place) == before
-            view = next(view for view in views if view.body["callback_id"] == "sayso:answer")
-            await place.submit("ben", view, filled)
-            await place.settle()
-            assert await journals(place) != before
-
-    play(story)
+    roots = [await place.start("ana", "desk"), await place.start("ana", "desk")]
+    views = await views_of(place, roots)
+    assert {view.body["callback_id"] for view in views} == {
+        "sayso:hand",
+        "sayso:answer",
+        "sayso:edit",
+    }
+    filled = {
+        "reason": {"reason": {"type": "plain_text_input", "value": "approve"}},
+        "person": {"person": {"type": "users_select", "selected_user": place.user("cleo").id}},
+        "field:size": {"value": {"type": "plain_text_input", "value": "9"}},
+    }
+    before = await journals(place)
+    forged = [(view, view.body["callback_id"], "0") for view in views]
+    forged += [(view, f"sayso:{kind}", None) for view in views for kind in NONE_OF_THEIRS]
+    others = [view for view in views if view.body["callback_id"] != "sayso:answer"]
+    forged += [(view, "sayso:answer", None) for view in others]
+    for number, (view, kind, nonce) in enumerate(forged):
+        meta = json.loads(view.body["private_metadata"])
+        meta |= {} if nonce is None else {"nonce": nonce}
+        body = {**view.body, "callback_id": kind, "private_metadata": json.dumps(meta)}
+        await place.submit("ben", replace(view, id=f"{view.id}{number}", body=body), filled)
+    await place.settle()
+    assert await journals(place) == before
+    view = next(view for view in views if view.body["callback_id"] == "sayso:answer")
+    await place.submit("ben", view, filled)
+    await place.settle()
+    assert await journals(place) != before
 
 
 NONE_OF_THEIRS = ("always", "told", "reject", "together", "form", "start", "nope")

@@ -6,7 +6,6 @@ import asyncio
 import copy
 import random
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +14,9 @@ from bot.inbound.decisions import MALFORMED
 from bot.workspace import payloads
 from engine.journal.records import InboxRow
 from tests.proof.sampling import SEED
-from tests.support.inprocess import Json, Town, play, town
+from tests.support.inprocess import Json, Town
 from tests.support.proving import PROVE
+from tests.support.simulated import in_town
 
 TALK = """
 flow: talk
@@ -121,110 +121,91 @@ def waiting(place: Town) -> list[InboxRow]:
     return [row for row in place.store.inbox.rows() if (row.thread_key or "").split(":")[1:2] != ["x"]]
 
 
-def test_no_change_of_a_payload_does_harm(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@in_town({"talk": TALK})
+async def test_no_change_of_a_payload_does_harm(place: Town, caplog: pytest.LogCaptureFixture) -> None:
     """Every value of every kind of payload, replaced by strange ones: each is acknowledged, nothing becomes a dead letter
     or an exception, and the bot continues serving."""
-
-    async def story() -> None:
-        async with town(tmp_path, {"talk": TALK}) as place:
-            bodies = await lived(place)
-            kinds = {(body.get("type"), body.get("event", {}).get("type")) for body in bodies}
-            assert len(kinds) >= 10, kinds
-            cases = [
-                (body, path, value) for body in bodies for path in places(body) for value in (*STRANGE, ...)
-            ]
-            if SAMPLE is not None:
-                cases = random.Random(SEED).sample(cases, SAMPLE)
-            for body, path, value in cases:
-                try:
-                    await place.deliver(changed(body, path, value))
-                except Exception as error:
-                    raise AssertionError(f"{path} = {value!r} in {body}") from error
-                await asyncio.sleep(0.001)  # they do not all come at one moment
-            await place.until(lambda: not waiting(place), most=3600)
-            assert [(row.key, row.payload, row.result) for row in place.store.inbox.dead_letters()] == []
-            assert place.app.skipped[MALFORMED] > 0
-            root = place.say("ana", f"<@{place.core.state.bot_user_id}> talk")
-            await place.until(lambda: "Say it" in str(place.thread(root)))
-            place.say("ana", "fine", root)
-            await place.until(lambda: "Which?" in str(place.thread(root)))
-
-    play(story)
+    bodies = await lived(place)
+    kinds = {(body.get("type"), body.get("event", {}).get("type")) for body in bodies}
+    assert len(kinds) >= 10, kinds
+    cases = [
+        (body, path, value) for body in bodies for path in places(body) for value in (*STRANGE, ...)
+    ]
+    if SAMPLE is not None:
+        cases = random.Random(SEED).sample(cases, SAMPLE)
+    for body, path, value in cases:
+        try:
+            await place.deliver(changed(body, path, value))
+        except Exception as error:
+            raise AssertionError(f"{path} = {value!r} in {body}") from error
+        await asyncio.sleep(0.001)  # they do not all come at one moment
+    await place.until(lambda: not waiting(place), most=3600)
+    assert [(row.key, row.payload, row.result) for row in place.store.inbox.dead_letters()] == []
+    assert place.app.skipped[MALFORMED] > 0
+    root = place.say("ana", f"<@{place.core.state.bot_user_id}> talk")
+    await place.until(lambda: "Say it" in str(place.thread(root)))
+    place.say("ana", "fine", root)
+    await place.until(lambda: "Which?" in str(place.thread(root)))
+    await place.close()
     assert [str(record.exc_info) for record in caplog.records if record.exc_info] == []
 
 
 @pytest.mark.parametrize(
     "field", [{"ts": 12.5}, {"user": ["U1"]}, {"channel": {}}, {"thread_ts": "soon"}, {"user": "\ud800"}]
 )
-def test_a_malformed_message_is_acknowledged_and_counted(tmp_path: Path, field: Json) -> None:
+@in_town({"talk": TALK})
+async def test_a_malformed_message_is_acknowledged_and_counted(place: Town, field: Json) -> None:
     """What the issue names: acknowledged, counted as malformed, and nothing is stored."""
-
-    async def story() -> None:
-        async with town(tmp_path, {"talk": TALK}) as place:
-            place.alter = lambda body: {**body, "event": {**body["event"], **field}}
-            place.say("ana", f"<@{place.core.state.bot_user_id}> talk")
-            await place.settle()
-            assert place.app.skipped[MALFORMED] == 2
-            assert place.store.sessions.heads() == []
-
-    play(story)
+    place.alter = lambda body: {**body, "event": {**body["event"], **field}}
+    place.say("ana", f"<@{place.core.state.bot_user_id}> talk")
+    await place.settle()
+    assert place.app.skipped[MALFORMED] == 2
+    assert place.store.sessions.heads() == []
 
 
-def test_a_thread_that_is_no_text_is_never_looked_up(tmp_path: Path) -> None:
+@in_town({"talk": TALK})
+async def test_a_thread_that_is_no_text_is_never_looked_up(place: Town) -> None:
     """A lone surrogate in where a deleted message stood: the store could not look for its thread."""
-
-    async def story() -> None:
-        async with town(tmp_path, {"talk": TALK}) as place:
-            root = await place.start("ana", "talk")
-            shown = {**place.thread(root)[-1], "thread_ts": "\ud800"}
-            event = payloads.changed_event(place.channel(), shown, None, place.core.now_ts())
-            await place.deliver(payloads.event_callback(place.core.state, event, "Ev9", place.seconds()))
-            assert place.app.skipped[MALFORMED] == 1
-
-    play(story)
+    root = await place.start("ana", "talk")
+    shown = {**place.thread(root)[-1], "thread_ts": "\ud800"}
+    event = payloads.changed_event(place.channel(), shown, None, place.core.now_ts())
+    await place.deliver(payloads.event_callback(place.core.state, event, "Ev9", place.seconds()))
+    assert place.app.skipped[MALFORMED] == 1
 
 
 @pytest.mark.parametrize("strange", ["\0", "9" * 1_201, "\ud800"])
-def test_what_identifies_a_payload_can_be_stored(tmp_path: Path, strange: str) -> None:
+@in_town({"talk": TALK})
+async def test_what_identifies_a_payload_can_be_stored(place: Town, strange: str) -> None:
     """Whatever is part of a key, in every kind of payload: left out and counted, and never refused by the store."""
-
-    async def story() -> None:
-        async with town(tmp_path, {"talk": TALK}) as place:
-            bodies = await lived(place)
-            ids = (
-                "event_ts",
-                "action_ts",
-                "ts",
-                "thread_ts",
-                "deleted_ts",
-                "trigger_id",
-                "channel",
-                "user",
-                "id",
-            )
-            for body in bodies:
-                for path in [path for path in places(body) if path[-1] in ids]:
-                    await place.deliver(changed(body, path, strange))
-            await place.until(lambda: not waiting(place), most=3600)
-            assert not [row.key for row in place.store.inbox.rows() if strange in row.key]
-            assert place.app.skipped[MALFORMED] >= 20
-            assert place.store.inbox.dead_letters() == []
-
-    play(story)
+    bodies = await lived(place)
+    ids = (
+        "event_ts",
+        "action_ts",
+        "ts",
+        "thread_ts",
+        "deleted_ts",
+        "trigger_id",
+        "channel",
+        "user",
+        "id",
+    )
+    for body in bodies:
+        for path in [path for path in places(body) if path[-1] in ids]:
+            await place.deliver(changed(body, path, strange))
+    await place.until(lambda: not waiting(place), most=3600)
+    assert not [row.key for row in place.store.inbox.rows() if strange in row.key]
+    assert place.app.skipped[MALFORMED] >= 20
+    assert place.store.inbox.dead_letters() == []
 
 
 @pytest.mark.parametrize("actions", [[], {}, [5], [{"action_id": 5}], None])
-def test_a_press_without_its_action_is_acknowledged_and_counted(tmp_path: Path, actions: Any) -> None:
+@in_town({"talk": TALK})
+async def test_a_press_without_its_action_is_acknowledged_and_counted(place: Town, actions: Any) -> None:
     """A press that says not what was pressed starts nothing and raises nothing."""
-
-    async def story() -> None:
-        async with town(tmp_path, {"talk": TALK}) as place:
-            root = await place.start("ana", "talk")
-            place.say("ana", "first", root)
-            await place.settle()
-            place.alter = lambda body: {**body, "actions": actions}
-            await place.press("ana", *place.find(root, "sayso:option:0"))
-            assert sum(place.app.skipped.values()) >= 1
-            place.alter = lambda body: body
-
-    play(story)
+    root = await place.start("ana", "talk")
+    place.say("ana", "first", root)
+    await place.settle()
+    place.alter = lambda body: {**body, "actions": actions}
+    await place.press("ana", *place.find(root, "sayso:option:0"))
+    assert sum(place.app.skipped.values()) >= 1
+    place.alter = lambda body: body

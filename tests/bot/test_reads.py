@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
 
 from bot.handlers.delivered import NOTED_SECONDS
 from tests.support.acting import Admin
-from tests.support.inprocess import Town, play, town
+from tests.support.inprocess import Town
+from tests.support.simulated import in_town
 
 REPLIES = "conversations.replies"
 TALK = """
@@ -21,19 +19,17 @@ nodes:
 THREADS = 12
 
 
-@asynccontextmanager
-async def back_after_replies(folder: Path, **settings: object) -> AsyncIterator[tuple[Town, list[str], int]]:
-    """A bot that comes back to twelve threads, each with a reply that nobody heard; how many calls were made before."""
-    async with town(folder, {"talk": TALK}, **settings) as place:
-        roots = [await place.start("ana", "talk") for _ in range(THREADS)]
-        await place.close()
-        place.sockets.away = True
-        for root in roots:
-            place.say("ben", "missed", root)
-        place.sockets.away = False
-        before = len(place.calls)
-        await place.open()
-        yield place, roots, before
+async def back_after_replies(place: Town) -> tuple[list[str], int]:
+    """The bot comes back to twelve threads, each with a reply that nobody heard; how many calls were made before."""
+    roots = [await place.start("ana", "talk") for _ in range(THREADS)]
+    await place.close()
+    place.sockets.away = True
+    for root in roots:
+        place.say("ben", "missed", root)
+    place.sockets.away = False
+    before = len(place.calls)
+    await place.open()
+    return roots, before
 
 
 def heard(place: Town, root: str) -> bool:
@@ -41,86 +37,61 @@ def heard(place: Town, root: str) -> bool:
     return any("heard" in message["text"] for message in place.thread(root))
 
 
-def test_catch_up_keeps_to_its_budget(tmp_path: Path) -> None:
+@in_town({"talk": TALK}, slack_limits={REPLIES: {"a_minute": 12, "spare": 4}})
+async def test_catch_up_keeps_to_its_budget(place: Town) -> None:
     """After an absence threads are read at once but for the calls that are left to others, then as room comes, and all
     in the end."""
-
-    async def story() -> None:
-        async with back_after_replies(tmp_path, slack_limits={REPLIES: {"a_minute": 12, "spare": 4}}) as (
-            place,
-            roots,
-            before,
-        ):
-            begin = place.seconds()
-            await place.until(lambda: len(place.called(REPLIES, before)) >= 8)
-            assert place.seconds() - begin < 5
-            await place.until(lambda: all(heard(place, root) for root in roots), most=200)
-            assert 60 <= place.seconds() - begin <= 90
-            assert len(place.called(REPLIES, before)) == THREADS
-
-    play(story)
+    roots, before = await back_after_replies(place)
+    begin = place.seconds()
+    await place.until(lambda: len(place.called(REPLIES, before)) >= 8)
+    assert place.seconds() - begin < 5
+    await place.until(lambda: all(heard(place, root) for root in roots), most=200)
+    assert 60 <= place.seconds() - begin <= 90
+    assert len(place.called(REPLIES, before)) == THREADS
 
 
-def test_a_thread_in_which_somebody_writes_is_read_at_once(tmp_path: Path) -> None:
+@in_town({"talk": TALK}, slack_limits={REPLIES: {"a_minute": 2, "spare": 1}})
+async def test_a_thread_in_which_somebody_writes_is_read_at_once(place: Town) -> None:
     """While many threads wait to be read, a reply in one of them does not wait for the others, and is behind what was missed there."""
-
-    async def story() -> None:
-        async with back_after_replies(tmp_path, slack_limits={REPLIES: {"a_minute": 2, "spare": 1}}) as (
-            place,
-            roots,
-            before,
-        ):
-            await place.until(lambda: place.called(REPLIES, before))
-            (first,) = place.called(REPLIES, before)
-            root = next(root for root in roots if root != first.args["ts"])
-            place.say("ana", "now", root)
-            await place.until(lambda: heard(place, root))
-            assert any("heard missed" in message["text"] for message in place.thread(root))
-            assert [call.args["ts"] for call in place.called(REPLIES, before)] == [first.args["ts"], root]
-
-    play(story)
+    roots, before = await back_after_replies(place)
+    await place.until(lambda: place.called(REPLIES, before))
+    (first,) = place.called(REPLIES, before)
+    root = next(root for root in roots if root != first.args["ts"])
+    place.say("ana", "now", root)
+    await place.until(lambda: heard(place, root))
+    assert any("heard missed" in message["text"] for message in place.thread(root))
+    assert [call.args["ts"] for call in place.called(REPLIES, before)] == [first.args["ts"], root]
 
 
-def test_after_a_refusal_for_haste_nothing_is_read_until_the_time_is_over(tmp_path: Path) -> None:
+@in_town({"talk": TALK})
+async def test_after_a_refusal_for_haste_nothing_is_read_until_the_time_is_over(place: Town) -> None:
     """Slack's 429 holds catch-up for as long as Slack says, then it reads all, and nothing is lost."""
-
-    async def story() -> None:
-        async with town(tmp_path, {"talk": TALK}) as place:
-            roots = [await place.start("ana", "talk") for _ in range(2)]
-            await place.close()
-            place.sockets.away = True
-            for root in roots:
-                place.say("ben", "missed", root)
-            place.sockets.away = False
-            place.limited[REPLIES] = [20, 20, 20]
-            before, begin = len(place.calls), place.seconds()
-            await place.open()
-            await place.until(lambda: all(heard(place, root) for root in roots), most=300)
-            refused = [call for call in place.called(REPLIES, before) if not call.answer["ok"]]
-            assert len(refused) == 3
-            assert place.seconds() - begin >= 60
-            assert len(place.called(REPLIES, before)) == 3 + 2
-
-    play(story)
+    roots = [await place.start("ana", "talk") for _ in range(2)]
+    await place.close()
+    place.sockets.away = True
+    for root in roots:
+        place.say("ben", "missed", root)
+    place.sockets.away = False
+    place.limited[REPLIES] = [20, 20, 20]
+    before, begin = len(place.calls), place.seconds()
+    await place.open()
+    await place.until(lambda: all(heard(place, root) for root in roots), most=300)
+    refused = [call for call in place.called(REPLIES, before) if not call.answer["ok"]]
+    assert len(refused) == 3
+    assert place.seconds() - begin >= 60
+    assert len(place.called(REPLIES, before)) == 3 + 2
 
 
-def test_status_says_how_far_the_read_has_come(tmp_path: Path) -> None:
+@in_town({"talk": TALK}, slack_limits={REPLIES: {"a_minute": 3, "spare": 1}})
+async def test_status_says_how_far_the_read_has_come(place: Town) -> None:
     """While threads wait to be read, whoever asks how things stand is told; afterwards nothing is said of it."""
-
-    async def story() -> None:
-        async with back_after_replies(tmp_path, slack_limits={REPLIES: {"a_minute": 3, "spare": 1}}) as (
-            place,
-            roots,
-            before,
-        ):
-            await place.until(lambda: place.called(REPLIES, before))
-            said = await place.hands.slash(place.user("ana"), place.channel(), "/sayso", "status")
-            assert f"of {THREADS} threads are done; about" in str(said)
-            await place.until(lambda: all(heard(place, root) for root in roots), most=1000)
-            said = await place.hands.slash(place.user("ana"), place.channel(), "/sayso", "status")
-            assert "are done" not in str(said)
-
-    play(story)
+    roots, before = await back_after_replies(place)
+    await place.until(lambda: place.called(REPLIES, before))
+    said = await place.hands.slash(place.user("ana"), place.channel(), "/sayso", "status")
+    assert f"of {THREADS} threads are done; about" in str(said)
+    await place.until(lambda: all(heard(place, root) for root in roots), most=1000)
+    said = await place.hands.slash(place.user("ana"), place.channel(), "/sayso", "status")
+    assert "are done" not in str(said)
 
 
 TWICE = """
@@ -132,39 +103,31 @@ nodes:
 """
 
 
-def test_a_thread_is_not_read_whose_last_word_came_long_before_the_bot_was_away(tmp_path: Path) -> None:
+@in_town({"twice": TWICE})
+async def test_a_thread_is_not_read_whose_last_word_came_long_before_the_bot_was_away(place: Town) -> None:
     """What people and the bot said in it was delivered; one in which somebody spoke meanwhile is read."""
-
-    async def story() -> None:
-        async with town(tmp_path, {"twice": TWICE}) as place:
-            roots = [await place.start("ana", "twice") for _ in range(3)]
-            for root in roots:
-                place.say("ben", "yes", root)
-            await place.settle()
-            await asyncio.sleep(3 * NOTED_SECONDS)
-            await place.close()
-            place.sockets.away = True
-            place.say("ben", "missed", roots[1])
-            place.sockets.away = False
-            before = len(place.calls)
-            await place.open()
-            await place.until(lambda: heard(place, roots[1]))
-            await place.settle()
-            assert [call.args["ts"] for call in place.called(REPLIES, before)] == [roots[1]]
-
-    play(story)
+    roots = [await place.start("ana", "twice") for _ in range(3)]
+    for root in roots:
+        place.say("ben", "yes", root)
+    await place.settle()
+    await asyncio.sleep(3 * NOTED_SECONDS)
+    await place.close()
+    place.sockets.away = True
+    place.say("ben", "missed", roots[1])
+    place.sockets.away = False
+    before = len(place.calls)
+    await place.open()
+    await place.until(lambda: heard(place, roots[1]))
+    await place.settle()
+    assert [call.args["ts"] for call in place.called(REPLIES, before)] == [roots[1]]
 
 
-def test_a_channel_that_got_another_id_is_read(tmp_path: Path) -> None:
+@in_town({"talk": TALK})
+async def test_a_channel_that_got_another_id_is_read(place: Town) -> None:
     """What was said around the change may not have been delivered."""
-
-    async def story() -> None:
-        async with town(tmp_path, {"talk": TALK}) as place:
-            root = await place.start("ana", "talk")
-            place.sockets.away = True
-            place.say("ben", "missed", root)
-            place.sockets.away = False
-            Admin(place.core).change_id(place.channel())
-            await place.until(lambda: heard(place, root))
-
-    play(story)
+    root = await place.start("ana", "talk")
+    place.sockets.away = True
+    place.say("ben", "missed", root)
+    place.sockets.away = False
+    Admin(place.core).change_id(place.channel())
+    await place.until(lambda: heard(place, root))

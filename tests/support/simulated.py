@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from functools import wraps
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, ParamSpec
 from unittest.mock import patch
@@ -17,6 +18,9 @@ from tests.support.acting import Acts, Admin
 from tests.support.inprocess import Town, play, town
 
 P = ParamSpec("P")
+Flows = Mapping[str, str] | Path
+"""Flows by name, or a folder with them."""
+Story = Callable[..., Coroutine[Any, Any, None]]
 
 
 def simulated(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
@@ -66,8 +70,36 @@ class TownWorkspace(Acts):
 
 @asynccontextmanager
 async def inhabited_town(
-    folder: Path, flows: Mapping[str, str] | Path, **settings: Any
+    folder: Path, flows: Flows, **settings: Any
 ) -> AsyncIterator[tuple[TownWorkspace, Town]]:
     """A workspace and a bot that serves these flows (name → YAML, or a folder); `close` and `open` stop and start it."""
     async with town(folder, flows, **settings) as bot:
         yield TownWorkspace(bot), bot
+
+
+def in_town(
+    flows: Flows | Callable[[Path], Flows], **settings: Any
+) -> Callable[[Story], Callable[..., None]]:
+    """A test in a town of its own, in simulated time, with these flows (or what is made of the test's folder). It names
+    what it takes: `workspace` for the acts of people, `bot` or `place` for the town, and fixtures."""
+
+    def decorate(story: Story) -> Callable[..., None]:
+        wanted = signature(story).parameters
+
+        @simulated
+        async def run(tmp_path: Path, **fixtures: Any) -> None:
+            served = flows(tmp_path) if callable(flows) else flows
+            async with inhabited_town(tmp_path, served, **settings) as (workspace, bot):
+                own = {"tmp_path": tmp_path, "workspace": workspace, "bot": bot, "place": bot}
+                given = own | fixtures
+                await story(**{name: given[name] for name in wanted})
+
+        own = ("tmp_path", "workspace", "bot", "place")
+        asked = [Parameter(name, Parameter.KEYWORD_ONLY) for name in wanted if name not in own]
+        found = wraps(story)(run)
+        found.__signature__ = signature(run).replace(  # type: ignore[attr-defined]  # of the fixtures
+            parameters=[Parameter("tmp_path", Parameter.POSITIONAL_OR_KEYWORD), *asked]
+        )
+        return found
+
+    return decorate
