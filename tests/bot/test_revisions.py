@@ -212,8 +212,7 @@ async def test_a_session_says_which_version_it_was_started_of(tmp_path: Path) ->
     """Its first event, its card and its audit trail have the revision."""
     async with inhabited_town(tmp_path, {"one": FLOW.format("one", "hello")}) as (workspace, town):
         (tmp_path / "REVISION").write_text("release-41\n")
-        thread = await start_flow(workspace, "ana", "ops", "one")
-        await thread.says("hello")
+        thread = await start_flow(workspace, "ana", "ops", "one", says="hello")
         await thread.says("flows at `release-41`")
         (head,) = town.engine.store.sessions.heads(limit=None)
         events, state = await town.engine.journal(head.session_id), await town.engine.state(head.session_id)

@@ -11,7 +11,7 @@ from bot.workspace.methods.call import DEFAULT_SCOPES
 from engine.language.codec import decode
 from tests.support.bot import start_flow, words
 from tests.support.inprocess import Town
-from tests.support.simulated import TownWorkspace, inhabited_town, simulated
+from tests.support.simulated import TownWorkspace, in_town, inhabited_town, simulated
 
 STATUS = "agents.sessions.setStatus"
 PROMPTS = "assistant.threads.setSuggestedPrompts"
@@ -44,8 +44,7 @@ async def agents_town(folder: Path) -> AsyncIterator[tuple[TownWorkspace, Town]]
 async def test_slack_is_told_how_a_session_stands_once_for_each_change(tmp_path: Path) -> None:
     """While people are asked it is suspended, and closed at its end; the thread is named, and who began it."""
     async with agents_town(tmp_path) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "asks")
-        await thread.says("First?")
+        thread = await start_flow(workspace, "ana", "ops", "asks", says="First?")
         await thread.reply("ana", "fine")
         await thread.says("Completed")
         await workspace.wait_for(lambda: statuses(workspace)[-1:] == ["closed"])
@@ -95,23 +94,20 @@ async def test_a_refusal_of_what_agents_may_do_stops_nothing(tmp_path: Path) -> 
     """The flow continues, and the reason is kept for whoever asks."""
     async with agents_town(tmp_path) as (workspace, bot):
         workspace.core.faults.fail(STATUS, times=99, error="paid_teams_only")
-        thread = await start_flow(workspace, "ana", "ops", "asks")
-        await thread.says("First?")
+        thread = await start_flow(workspace, "ana", "ops", "asks", says="First?")
         await thread.reply("ana", "fine")
         await thread.says("Completed")
         await workspace.wait_for(lambda: "paid_teams_only" in (bot.store.marks.ts(AGENT_REFUSED) or ""))
 
 
-@simulated
-async def test_an_app_that_is_no_agent_calls_nothing_of_that(tmp_path: Path) -> None:
+@in_town({"asks": ASK})
+async def test_an_app_that_is_no_agent_calls_nothing_of_that(workspace: TownWorkspace) -> None:
     """Neither how sessions stand nor suggestions."""
-    async with inhabited_town(tmp_path, {"asks": ASK}) as (workspace, _):
-        await workspace.open_home("ana", "messages")
-        thread = await start_flow(workspace, "ana", "ops", "asks")
-        await thread.says("First?")
-        await workspace.settled()
-        assert not workspace.calls_to(STATUS)
-        assert not workspace.calls_to(PROMPTS)
+    await workspace.open_home("ana", "messages")
+    thread = await start_flow(workspace, "ana", "ops", "asks", says="First?")
+    await workspace.settled()
+    assert not workspace.calls_to(STATUS)
+    assert not workspace.calls_to(PROMPTS)
 
 
 def statuses(workspace: TownWorkspace) -> list[str]:

@@ -91,8 +91,7 @@ async def test_a_message_steers_a_running_agent(claude: ClaudeServer, tmp_path: 
     slow = text("I look at the logs", hold_after="text_delta")
     claude.queue(slow, text("Only web-2 then."))
     async with inhabited_town(tmp_path, {"investigate": INVESTIGATE}, env=claude.environ()) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "investigate")
-        await thread.says("writing …")
+        thread = await start_flow(workspace, "ana", "ops", "investigate", says="writing …")
         chatter = await thread.reply("ben", "Lunch?")
         ts = await thread.reply("ana", "Look at web-2 only")
         await workspace.wait_for(lambda: marks(thread, ts) == {"eyes"})
@@ -110,8 +109,7 @@ async def test_stop_keeps_the_partial_text_and_resume_goes_on(claude: ClaudeServ
     slow = text("I restart everything now", hold_after="text_delta")
     claude.queue(slow, text("All right, nothing is restarted."))
     async with inhabited_town(tmp_path, {"investigate": INVESTIGATE}, env=claude.environ()) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "investigate")
-        await thread.says("writing …")
+        thread = await start_flow(workspace, "ana", "ops", "investigate", says="writing …")
         await thread.reply("ana", "stop")
         await thread.says("stopped here")
         assert not thread.count("writing …")
@@ -132,8 +130,7 @@ async def test_a_call_is_approved_as_it_is_shown(claude: ClaudeServer, tmp_path:
     second = Reply([call("shell", {"command": "echo two"}, "t2")], "tool_use")
     claude.queue(first, second, text("Done."))
     async with inhabited_town(tmp_path, {"investigate": APPROVED}, env=claude.environ()) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "investigate")
-        await thread.says("⚙️ shell: `echo one` …")
+        thread = await start_flow(workspace, "ana", "ops", "investigate", says="⚙️ shell: `echo one` …")
         gate = await thread.asks()
         assert {"type": "text", "text": "echo one"} in preformatted(gate)
         await thread.approve("ana", gate)
@@ -223,8 +220,7 @@ async def test_an_agent_that_rests_is_woken_after_a_kill(
     flow = INVESTIGATE.split("  - id: tell")[0] + "      follow_up: 7d\n"
     claude.queue(text("It was the disk."), text("db-2 is fine."), text("So is db-3."))
     async with running_bot(workspace, tmp_path, {"investigate": flow}, **claude.environ()) as bot:
-        thread = await start_flow(workspace, "ana", "ops", "investigate")
-        await thread.says("It was the disk.")
+        thread = await start_flow(workspace, "ana", "ops", "investigate", says="It was the disk.")
         await thread.says("Listening")
         await bot.kill()
         await thread.reply("ana", "and db-2?")

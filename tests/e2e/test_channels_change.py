@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 
 from tests.support.bot import start_flow
-from tests.support.simulated import inhabited_town, simulated
+from tests.support.inprocess import Town
+from tests.support.simulated import TownWorkspace, in_town
 
 ASK = """
 flow: asks
@@ -16,52 +16,46 @@ nodes:
 """
 
 
-@simulated
-async def test_a_thread_goes_on_in_a_channel_with_another_id(tmp_path: Path) -> None:
+@in_town({"asks": ASK})
+async def test_a_thread_goes_on_in_a_channel_with_another_id(workspace: TownWorkspace, bot: Town) -> None:
     """Replies and presses count, and posts arrive, after the channel's id has changed, also after a restart."""
-    async with inhabited_town(tmp_path, {"asks": ASK}) as (workspace, bot):
-        thread = await start_flow(workspace, "ana", "ops", "asks")
-        await thread.says("First?")
-        channel = workspace.channel("ops")
-        workspace.admin.change_id(channel)
-        await workspace.settled()
-        thread.channel = channel.id
-        await thread.reply("ana", "fine")
-        await thread.asks()
-        await bot.close()
-        await bot.open()
-        await thread.approve("ben", await thread.asks())
-        await thread.says("It was fine, approve")
+    thread = await start_flow(workspace, "ana", "ops", "asks", says="First?")
+    channel = workspace.channel("ops")
+    workspace.admin.change_id(channel)
+    await workspace.settled()
+    thread.channel = channel.id
+    await thread.reply("ana", "fine")
+    await thread.asks()
+    await bot.close()
+    await bot.open()
+    await thread.approve("ben", await thread.asks())
+    await thread.says("It was fine, approve")
 
 
-@simulated
-async def test_a_reply_that_was_missed_in_a_channel_with_another_id_is_found(tmp_path: Path) -> None:
+@in_town({"asks": ASK})
+async def test_a_reply_that_was_missed_in_a_channel_with_another_id_is_found(workspace: TownWorkspace, bot: Town) -> None:
     """What was said while the bot was down is read from the channel as it is called now."""
-    async with inhabited_town(tmp_path, {"asks": ASK}) as (workspace, bot):
-        thread = await start_flow(workspace, "ana", "ops", "asks")
-        await thread.says("First?")
-        channel = workspace.channel("ops")
-        workspace.admin.change_id(channel)
-        await workspace.settled()
-        await bot.close()
-        thread.channel = channel.id
-        await thread.reply("ana", "missed")
-        await bot.open()
-        await thread.asks()
+    thread = await start_flow(workspace, "ana", "ops", "asks", says="First?")
+    channel = workspace.channel("ops")
+    workspace.admin.change_id(channel)
+    await workspace.settled()
+    await bot.close()
+    thread.channel = channel.id
+    await thread.reply("ana", "missed")
+    await bot.open()
+    await thread.asks()
 
 
-@simulated
-async def test_a_channel_that_is_shared_pauses_its_runs(tmp_path: Path) -> None:
+@in_town({"asks": ASK})
+async def test_a_channel_that_is_shared_pauses_its_runs(workspace: TownWorkspace) -> None:
     """When another organisation can read the channel, its run is paused and says so; `resume` of its owner continues."""
-    async with inhabited_town(tmp_path, {"asks": ASK}) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "asks")
-        await thread.says("First?")
-        workspace.admin.share(workspace.channel("ops"))
-        await thread.says("This channel is now shared with another organization")
-        await thread.reply("ana", "fine")
-        await workspace.wait_for(
-            lambda: any("will use it after `resume`" in e["text"] for e in workspace.ephemerals("ana"))
-        )
-        assert thread.find("Approval needed") is None
-        await thread.reply("ana", "resume")
-        await thread.asks()
+    thread = await start_flow(workspace, "ana", "ops", "asks", says="First?")
+    workspace.admin.share(workspace.channel("ops"))
+    await thread.says("This channel is now shared with another organization")
+    await thread.reply("ana", "fine")
+    await workspace.wait_for(
+        lambda: any("will use it after `resume`" in e["text"] for e in workspace.ephemerals("ana"))
+    )
+    assert thread.find("Approval needed") is None
+    await thread.reply("ana", "resume")
+    await thread.asks()

@@ -10,7 +10,7 @@ import pytest
 from bot.compose import comparing
 from tests.support.bot import ThreadView, start_flow
 from tests.support.inprocess import Town
-from tests.support.simulated import TownWorkspace, inhabited_town, simulated
+from tests.support.simulated import TownWorkspace, in_town, inhabited_town, simulated
 
 ASK = """
 flow: asks
@@ -37,8 +37,7 @@ async def restarted(workspace: TownWorkspace, bot: Town, first: str, message: st
     """The thread of a question that has no row any more when the bot starts; a newer one is compared before it."""
     thread = await start_flow(workspace, "ana", "ops", first)
     await thread.says(message)
-    newer = await start_flow(workspace, "ben", "ops", "asks")
-    await newer.says("Which one?")
+    newer = await start_flow(workspace, "ben", "ops", "asks", says="Which one?")
     await bot.close()
     other = bot.store.another()
     other._db.atomically(lambda: other._db.run("DELETE FROM prompts"))
@@ -58,12 +57,11 @@ async def test_a_press_counts_although_its_question_was_not_compared_yet(tmp_pat
             await thread.says("It is left")
 
 
-@simulated
-async def test_a_form_opens_once_its_question_is_compared(tmp_path: Path) -> None:
+@in_town({"asks": ASK, "plans": FORM})
+async def test_a_form_opens_once_its_question_is_compared(workspace: TownWorkspace, bot: Town) -> None:
     """Nobody is told that it is not known here."""
-    async with inhabited_town(tmp_path, {"asks": ASK, "plans": FORM}) as (workspace, bot):
-        thread = await restarted(workspace, bot, "plans", "What do we plan?")
-        await bot.open()
-        await thread.press("ana", await thread.says("What do we plan?"), "Fill in")
-        await workspace.wait_for(lambda: workspace.views("ana"))
-        assert "not known" not in str(workspace.views("ana")[-1])
+    thread = await restarted(workspace, bot, "plans", "What do we plan?")
+    await bot.open()
+    await thread.press("ana", await thread.says("What do we plan?"), "Fill in")
+    await workspace.wait_for(lambda: workspace.views("ana"))
+    assert "not known" not in str(workspace.views("ana")[-1])

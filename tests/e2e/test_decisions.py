@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.e2e.test_views import opened, whispered
 from tests.support.bot import ThreadView, counted, start_flow, words
-from tests.support.simulated import inhabited_town, simulated
+from tests.support.simulated import TownWorkspace, in_town, inhabited_town, simulated
 
 GATE = """
 flow: rollout
@@ -62,79 +62,76 @@ async def shows(thread: ThreadView, ts: str, part: str) -> dict[str, Any]:
     return dict(await thread.workspace.wait_for(found, timeout=20))
 
 
-@simulated
-async def test_a_quorum_shows_its_votes_and_names_who_decided(tmp_path: Path) -> None:
+@in_town(lambda folder: rollout(folder / "log", 2))
+async def test_a_quorum_shows_its_votes_and_names_who_decided(workspace: TownWorkspace, tmp_path: Path) -> None:
     """The first of two votes is on the prompt and on the card; the second decides, and both are named."""
     log = tmp_path / "log"
-    async with inhabited_town(tmp_path, rollout(log, 2)) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "rollout")
-        asked = await thread.says("Roll out?")
-        assert "0 of 2 approved" in words(asked)
-        assert labels(asked) == ["Cancel", "Approve", "Reject…", "Edit…"]
-        await thread.approve("ben", asked)
-        await shows(thread, asked["ts"], f"1 of 2 approved: <@{workspace.user('ben').id}>")
-        card = thread.messages()[1]
-        await shows(thread, card["ts"], "1 of 2 approved")
-        await thread.approve("cleo", asked)
-        await thread.says("The end: approve")
-        closed = await shows(thread, asked["ts"], "✅ *Approved*")
-        ben, cleo = workspace.user("ben").id, workspace.user("cleo").id
-        assert f"by <@{ben}> and <@{cleo}>" in words(closed)
-        assert "Approve" not in labels(closed)
-        assert counted(log) == ["eu:3"]
+    thread = await start_flow(workspace, "ana", "ops", "rollout")
+    asked = await thread.says("Roll out?")
+    assert "0 of 2 approved" in words(asked)
+    assert labels(asked) == ["Cancel", "Approve", "Reject…", "Edit…"]
+    await thread.approve("ben", asked)
+    await shows(thread, asked["ts"], f"1 of 2 approved: <@{workspace.user('ben').id}>")
+    card = thread.messages()[1]
+    await shows(thread, card["ts"], "1 of 2 approved")
+    await thread.approve("cleo", asked)
+    await thread.says("The end: approve")
+    closed = await shows(thread, asked["ts"], "✅ *Approved*")
+    ben, cleo = workspace.user("ben").id, workspace.user("cleo").id
+    assert f"by <@{ben}> and <@{cleo}>" in words(closed)
+    assert "Approve" not in labels(closed)
+    assert counted(log) == ["eu:3"]
 
 
-@simulated
-async def test_a_rejection_is_asked_for_its_reason(tmp_path: Path) -> None:
+@in_town(lambda folder: rollout(folder / "log"))
+async def test_a_rejection_is_asked_for_its_reason(workspace: TownWorkspace, tmp_path: Path) -> None:
     """Reject opens a modal; without a reason it takes nothing, with one the thread says who, what and why."""
     log = tmp_path / "log"
-    async with inhabited_town(tmp_path, rollout(log)) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "rollout")
-        asked = await thread.says("Roll out?")
-        await thread.press("ben", asked, "Reject…")
-        view = await opened(workspace, "ben")
-        assert "reason" in (await workspace.submit_view("ben", view["id"], {"reason": "   "}))["errors"]
-        await workspace.submit_view("ben", view["id"], {"reason": "<!channel> too late & risky"})
-        await thread.says("The end: reject")
-        closed = await shows(thread, asked["ts"], "🚫 *Rejected*")
-        assert "“&lt;!channel&gt; too late &amp; risky”" in words(closed)
-        assert counted(log) == []
+    thread = await start_flow(workspace, "ana", "ops", "rollout")
+    asked = await thread.says("Roll out?")
+    await thread.press("ben", asked, "Reject…")
+    view = await opened(workspace, "ben")
+    assert "reason" in (await workspace.submit_view("ben", view["id"], {"reason": "   "}))["errors"]
+    await workspace.submit_view("ben", view["id"], {"reason": "<!channel> too late & risky"})
+    await thread.says("The end: reject")
+    closed = await shows(thread, asked["ts"], "🚫 *Rejected*")
+    assert "“&lt;!channel&gt; too late &amp; risky”" in words(closed)
+    assert counted(log) == []
 
 
-@simulated
-async def test_an_edit_shows_the_difference_and_voids_votes_and_buttons(tmp_path: Path) -> None:
+@in_town(lambda folder: rollout(folder / "log", 2))
+async def test_an_edit_shows_the_difference_and_voids_votes_and_buttons(workspace: TownWorkspace, tmp_path: Path) -> None:
     """What runs is what the edit made of it: the message shows old and new, the vote before is void, and the modal that
     was open on the copy before is refused."""
     log = tmp_path / "log"
-    async with inhabited_town(tmp_path, rollout(log, 2)) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "rollout")
-        asked = await thread.says("Roll out?")
-        assert "WHAT" in words(asked)
-        await thread.approve("ben", asked)
-        await shows(thread, asked["ts"], "1 of 2 approved")
-        await thread.press("dev", asked, "Reject…")
-        stale = await opened(workspace, "dev")
-        await thread.press("cleo", asked, "Edit…")
-        view = await opened(workspace, "cleo")
-        assert view["state"]["values"]["field:hosts"]["value"]["value"] == "3"
-        same = await workspace.submit_view("cleo", view["id"], {})
-        assert "No changes to save" in str(same["errors"])
-        wrong = await workspace.submit_view("cleo", view["id"], {"field:region": "us", "field:hosts": 12})
-        assert list(wrong["errors"]) == ["field:hosts"]
-        await workspace.submit_view("cleo", view["id"], {"field:region": "us", "field:hosts": 4})
-        changed = await shows(thread, asked["ts"], "eu → *us*")
-        assert "3 → *4*" in words(changed)
-        assert "0 of 2 approved" in words(changed)
-        await thread.says("edited the proposal")
-        late = await workspace.submit_view("dev", stale["id"], {"reason": "no"})
-        assert "changed since you opened it" in str(late["errors"])
-        await thread.approve("ben", changed)
-        await shows(thread, asked["ts"], "1 of 2 approved")
-        await thread.approve("dev", changed)
-        closed = await shows(thread, asked["ts"], "✅ *Approved*")
-        assert "eu → *us*" in words(closed)
-        await thread.says("The end: approve")
-        assert counted(log) == ["us:4"]
+    thread = await start_flow(workspace, "ana", "ops", "rollout")
+    asked = await thread.says("Roll out?")
+    assert "WHAT" in words(asked)
+    await thread.approve("ben", asked)
+    await shows(thread, asked["ts"], "1 of 2 approved")
+    await thread.press("dev", asked, "Reject…")
+    stale = await opened(workspace, "dev")
+    await thread.press("cleo", asked, "Edit…")
+    view = await opened(workspace, "cleo")
+    assert view["state"]["values"]["field:hosts"]["value"]["value"] == "3"
+    same = await workspace.submit_view("cleo", view["id"], {})
+    assert "No changes to save" in str(same["errors"])
+    wrong = await workspace.submit_view("cleo", view["id"], {"field:region": "us", "field:hosts": 12})
+    assert list(wrong["errors"]) == ["field:hosts"]
+    await workspace.submit_view("cleo", view["id"], {"field:region": "us", "field:hosts": 4})
+    changed = await shows(thread, asked["ts"], "eu → *us*")
+    assert "3 → *4*" in words(changed)
+    assert "0 of 2 approved" in words(changed)
+    await thread.says("edited the proposal")
+    late = await workspace.submit_view("dev", stale["id"], {"reason": "no"})
+    assert "changed since you opened it" in str(late["errors"])
+    await thread.approve("ben", changed)
+    await shows(thread, asked["ts"], "1 of 2 approved")
+    await thread.approve("dev", changed)
+    closed = await shows(thread, asked["ts"], "✅ *Approved*")
+    assert "eu → *us*" in words(closed)
+    await thread.says("The end: approve")
+    assert counted(log) == ["us:4"]
 
 
 @simulated

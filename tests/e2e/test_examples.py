@@ -20,7 +20,7 @@ from aiohttp import web
 
 from tests.support.acting import Acts, Workspace
 from tests.support.bot import ROOT, BotProcess, ThreadView, start_flow
-from tests.support.simulated import inhabited_town, simulated
+from tests.support.simulated import TownWorkspace, in_town, inhabited_town
 
 EXAMPLES = ROOT / "examples"
 
@@ -70,28 +70,27 @@ async def checklist(workspace: Acts, repository: Path, version: str = "1.4.0") -
     return await start_flow(workspace, "ana", "releases", line)
 
 
-@simulated
-async def test_a_release_is_checked_approved_tagged_and_announced(tmp_path: Path, repository: Path) -> None:
+@in_town(lambda folder: only(folder, "release-checklist"))
+async def test_a_release_is_checked_approved_tagged_and_announced(workspace: TownWorkspace, repository: Path) -> None:
     """Commits are shown, people answer, somebody else approves; the tag carries the notes and the thread says so."""
-    async with inhabited_town(tmp_path, only(tmp_path, "release-checklist")) as (workspace, _):
-        thread = await checklist(workspace, repository)
-        await thread.says("Release *1.4.0*, after v1.3.0:")
-        await thread.says("Sort &lt;b&gt; &amp; `c`")
-        await thread.press("ana", await thread.says("Is the changelog written?"), "Yes")
-        await thread.press("ana", await thread.says("change the database?"), "Yes, rehearsed")
-        await thread.says("What should people know")
-        await thread.reply("ana", "Sorting is <faster> & *stable*")
-        approval = await thread.says("Tag *1.4.0*?")
-        await thread.approve("ana", approval)
-        await workspace.wait_for(lambda: workspace.ephemerals("ana"))
-        assert git(repository, "tag", "--list", "v1.4.0") == ""
-        await thread.approve("ben", approval)
-        await thread.says("🚀 *1.4.0* is tagged, approved by Ben Okafor.")
-        await thread.says("*Completed*")
-        assert (
-            git(repository, "tag", "--list", "--format=%(contents)", "v1.4.0")
-            == "Sorting is <faster> & *stable*"
-        )
+    thread = await checklist(workspace, repository)
+    await thread.says("Release *1.4.0*, after v1.3.0:")
+    await thread.says("Sort &lt;b&gt; &amp; `c`")
+    await thread.press("ana", await thread.says("Is the changelog written?"), "Yes")
+    await thread.press("ana", await thread.says("change the database?"), "Yes, rehearsed")
+    await thread.says("What should people know")
+    await thread.reply("ana", "Sorting is <faster> & *stable*")
+    approval = await thread.says("Tag *1.4.0*?")
+    await thread.approve("ana", approval)
+    await workspace.wait_for(lambda: workspace.ephemerals("ana"))
+    assert git(repository, "tag", "--list", "v1.4.0") == ""
+    await thread.approve("ben", approval)
+    await thread.says("🚀 *1.4.0* is tagged, approved by Ben Okafor.")
+    await thread.says("*Completed*")
+    assert (
+        git(repository, "tag", "--list", "--format=%(contents)", "v1.4.0")
+        == "Sorting is <faster> & *stable*"
+    )
 
 
 @pytest.mark.parametrize(
@@ -107,19 +106,16 @@ async def test_a_release_is_checked_approved_tagged_and_announced(tmp_path: Path
         ),
     ],
 )
-@simulated
-async def test_a_release_that_is_not_ready_stops(
-    tmp_path: Path, repository: Path, version: str, answers: list[tuple[str, str]], reason: str
-) -> None:
+@in_town(lambda folder: only(folder, "release-checklist"))
+async def test_a_release_that_is_not_ready_stops(workspace: TownWorkspace, repository: Path, version: str, answers: list[tuple[str, str]], reason: str) -> None:
     """What is not ready ends the release with the reason, before anybody is asked to approve it."""
-    async with inhabited_town(tmp_path, only(tmp_path, "release-checklist")) as (workspace, _):
-        thread = await checklist(workspace, repository, version)
-        for question, answer in answers:
-            await thread.press("ana", await thread.says(question), answer)
-        await thread.says(reason)
-        await thread.says("❌ *release-checklist* failed at *Stop:")
-        assert thread.find("Approval needed") is None
-        assert git(repository, "tag", "--list") == "v1.3.0"
+    thread = await checklist(workspace, repository, version)
+    for question, answer in answers:
+        await thread.press("ana", await thread.says(question), answer)
+    await thread.says(reason)
+    await thread.says("❌ *release-checklist* failed at *Stop:")
+    assert thread.find("Approval needed") is None
+    assert git(repository, "tag", "--list") == "v1.3.0"
 
 
 async def test_a_place_without_a_repository_is_named(tmp_path: Path) -> None:
@@ -215,35 +211,33 @@ def demo(folder: Path) -> Path:
 
 
 @pytest.mark.usefixtures("this_python")
-@simulated
-async def test_a_file_that_changed_after_it_was_shown_is_kept(tmp_path: Path) -> None:
+@in_town(lambda folder: only(folder, "disk-cleanup"))
+async def test_a_file_that_changed_after_it_was_shown_is_kept(workspace: TownWorkspace, tmp_path: Path) -> None:
     """What is deleted is what was approved: a file that was written to meanwhile stays, and the report says why."""
-    async with inhabited_town(tmp_path, only(tmp_path, "disk-cleanup")) as (workspace, _):
-        folder = await asyncio.to_thread(demo, tmp_path / "demo")
-        thread = await start_flow(workspace, "ana", "ops", f"disk-cleanup path={folder}")
-        await thread.press("ana", await thread.says("Which should be deleted?"), "All 4 (279 MB)")
-        approval = await thread.says("Delete these files")
-        (folder / "app.log.1").write_text("somebody needs this")
-        await thread.press("dev", approval, "Delete them")
-        report = await thread.says("freed*")
-        assert (
-            "*231 MB freed*: 3 files deleted, 1 kept: app.log.1 (it was changed after it was approved)"
-            in report["text"]
-        )
-        assert (folder / "app.log.1").read_text() == "somebody needs this"
+    folder = await asyncio.to_thread(demo, tmp_path / "demo")
+    thread = await start_flow(workspace, "ana", "ops", f"disk-cleanup path={folder}")
+    await thread.press("ana", await thread.says("Which should be deleted?"), "All 4 (279 MB)")
+    approval = await thread.says("Delete these files")
+    (folder / "app.log.1").write_text("somebody needs this")
+    await thread.press("dev", approval, "Delete them")
+    report = await thread.says("freed*")
+    assert (
+        "*231 MB freed*: 3 files deleted, 1 kept: app.log.1 (it was changed after it was approved)"
+        in report["text"]
+    )
+    assert (folder / "app.log.1").read_text() == "somebody needs this"
 
 
 @pytest.mark.usefixtures("this_python")
-@simulated
-async def test_a_directory_without_candidates_says_so(tmp_path: Path) -> None:
+@in_town(lambda folder: only(folder, "disk-cleanup"))
+async def test_a_directory_without_candidates_says_so(workspace: TownWorkspace, tmp_path: Path) -> None:
     """Where nothing is large and old nobody is asked anything."""
-    async with inhabited_town(tmp_path, only(tmp_path, "disk-cleanup")) as (workspace, _):
-        (tmp_path / "small").mkdir()
-        (tmp_path / "small" / "notes.txt").write_text("small")
-        thread = await start_flow(workspace, "ana", "ops", f"disk-cleanup path={tmp_path / 'small'}")
-        await thread.says("holds 5 B in 1 file. Nothing in it is larger than 10M and older than 30 days.")
-        await thread.says("*Completed*")
-        assert thread.find("Which should be deleted?") is None
+    (tmp_path / "small").mkdir()
+    (tmp_path / "small" / "notes.txt").write_text("small")
+    thread = await start_flow(workspace, "ana", "ops", f"disk-cleanup path={tmp_path / 'small'}")
+    await thread.says("holds 5 B in 1 file. Nothing in it is larger than 10M and older than 30 days.")
+    await thread.says("*Completed*")
+    assert thread.find("Which should be deleted?") is None
 
 
 # --- rolling-restart ---------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ import pytest
 
 from tests.support.acting import Workspace
 from tests.support.bot import ThreadView, bot_here, running_bot, start_flow, words
-from tests.support.simulated import inhabited_town, simulated
+from tests.support.inprocess import Town
+from tests.support.simulated import TownWorkspace, in_town
 
 REPORT = """
 flow: report
@@ -39,46 +40,41 @@ def received(home: Path) -> list[str]:
     return sorted(path.name for path in home.glob("sessions/*/files/*/*"))
 
 
-@simulated
-async def test_a_dropped_file_is_the_answer_and_goes_on_to_programs_and_back(tmp_path: Path) -> None:
+@in_town({"report": REPORT})
+async def test_a_dropped_file_is_the_answer_and_goes_on_to_programs_and_back(workspace: TownWorkspace, tmp_path: Path) -> None:
     """It lies in the session's folder under a name of ours; a program reads it, and it is uploaded again."""
-    async with inhabited_town(tmp_path, {"report": REPORT}) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "report")
-        await thread.says("drop the report")
-        ts = await drop(thread, "ana", {"../../évil <!here>.csv": b"a,b\n1,2\n"})
-        told = await thread.says("is text/plain")
-        assert "8 " in words(told)
-        assert "<!here>" not in words(told)
-        await workspace.wait_for(lambda: [m for m in thread.messages() if m.get("upload")])
-        assert received(tmp_path / "home") == [f"{ts.replace('.', '-')}-1.csv"]
+    thread = await start_flow(workspace, "ana", "ops", "report", says="drop the report")
+    ts = await drop(thread, "ana", {"../../évil <!here>.csv": b"a,b\n1,2\n"})
+    told = await thread.says("is text/plain")
+    assert "8 " in words(told)
+    assert "<!here>" not in words(told)
+    await workspace.wait_for(lambda: [m for m in thread.messages() if m.get("upload")])
+    assert received(tmp_path / "home") == [f"{ts.replace('.', '-')}-1.csv"]
 
 
-@simulated
-async def test_a_file_that_is_too_large_is_refused_where_everybody_sees_it(tmp_path: Path) -> None:
+@in_town({"report": REPORT})
+async def test_a_file_that_is_too_large_is_refused_where_everybody_sees_it(workspace: TownWorkspace, tmp_path: Path) -> None:
     """Nothing of it is kept, the question stays open, and a smaller one answers it."""
-    async with inhabited_town(tmp_path, {"report": REPORT}) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "report")
-        await thread.says("drop the report")
-        await drop(thread, "ana", {"big.csv": b"x" * 3_000})
-        await thread.says("the limit is 2,048")
-        assert received(tmp_path / "home") == []
-        await drop(thread, "ana", {"small.csv": b"x"})
-        await thread.says("small.csv is text/plain")
+    thread = await start_flow(workspace, "ana", "ops", "report", says="drop the report")
+    await drop(thread, "ana", {"big.csv": b"x" * 3_000})
+    await thread.says("the limit is 2,048")
+    assert received(tmp_path / "home") == []
+    await drop(thread, "ana", {"small.csv": b"x"})
+    await thread.says("small.csv is text/plain")
 
 
-@simulated
-async def test_words_to_a_question_for_files_get_one_hint(tmp_path: Path) -> None:
+@in_town({"report": REPORT})
+async def test_words_to_a_question_for_files_get_one_hint(workspace: TownWorkspace, place: Town) -> None:
     """They are no answer; the thread is told so once."""
-    async with inhabited_town(tmp_path, {"report": REPORT}) as (workspace, place):
-        thread = await start_flow(workspace, "ana", "ops", "report")
-        # The bot knows that the question is in front of people.
-        await place.settle()
-        await thread.reply("ana", "one moment")
-        await thread.says("answer this with files")
-        await thread.reply("ana", "still looking")
-        await drop(thread, "ana", {"a.csv": b"x"})
-        await thread.says("a.csv is text/plain")
-        assert thread.count("answer this with files") == 1
+    thread = await start_flow(workspace, "ana", "ops", "report")
+    # The bot knows that the question is in front of people.
+    await place.settle()
+    await thread.reply("ana", "one moment")
+    await thread.says("answer this with files")
+    await thread.reply("ana", "still looking")
+    await drop(thread, "ana", {"a.csv": b"x"})
+    await thread.says("a.csv is text/plain")
+    assert thread.count("answer this with files") == 1
 
 
 @pytest.mark.process
@@ -87,8 +83,7 @@ async def test_a_kill_while_a_file_is_fetched_leaves_nothing_half(
 ) -> None:
     """After the restart the file is fetched once more, whole, and the flow continues with it."""
     async with running_bot(workspace, tmp_path, {"report": REPORT}) as bot:
-        thread = await start_flow(workspace, "ana", "ops", "report")
-        await thread.says("drop the report")
+        thread = await start_flow(workspace, "ana", "ops", "report", says="drop the report")
         workspace.faults.slow("files.download", 60, times=1)
         await drop(thread, "ana", {"a.csv": b"y" * 1_500})
         await workspace.wait_for(lambda: workspace.faults.struck)
@@ -113,8 +108,7 @@ async def test_the_token_goes_to_no_other_host(
     server = await asyncio.start_server(elsewhere, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     async with server, bot_here(workspace, tmp_path, {"report": REPORT}):
-        thread = await start_flow(workspace, "ana", "ops", "report")
-        await thread.says("drop the report")
+        thread = await start_flow(workspace, "ana", "ops", "report", says="drop the report")
         with monkeypatch.context() as patch:
             patch.setattr(workspace.core, "base_url", f"http://127.0.0.1:{port}")
             await drop(thread, "ana", {"a.csv": b"x"})

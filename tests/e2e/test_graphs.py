@@ -43,8 +43,7 @@ async def test_a_graph_goes_on_after_a_kill_a_failure_and_a_pause(tmp_path: Path
     """Every step runs once: also when the bot is killed while a failed step asks, and a person pauses in between."""
     log = tmp_path / "log"
     async with inhabited_town(tmp_path, {"graph": graph(log)}) as (workspace, bot):
-        thread = await start_flow(workspace, "ana", "ops", "graph")
-        await thread.says("Left?")
+        thread = await start_flow(workspace, "ana", "ops", "graph", says="Left?")
         await thread.says("Right?")
         await thread.reply("ana", "#left: go")
         await thread.says("broken failed: exit_code")

@@ -26,8 +26,7 @@ async def test_a_paused_session_keeps_answers_and_goes_on_after_resume(tmp_path:
     message continues, and the flow has the message."""
     file = tmp_path / "effects"
     async with inhabited_town(tmp_path, {"regions": REGIONS.format(file=file)}) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "releases", "regions")
-        await thread.says("· *rollout › eu*")
+        thread = await start_flow(workspace, "ana", "releases", "regions", says="· *rollout › eu*")
         await thread.says("· *rollout › us*")
         await thread.reply("ana", "pause")
         await thread.says("*regions* is paused by Ana Ruiz. Answers are kept.")
@@ -54,8 +53,7 @@ async def test_stop_pauses_a_program_and_says_that_it_ends_nothing(tmp_path: Pat
     """`stop` makes a running program leave and the thread says what it means; after `resume` it is asked about."""
     flow = "flow: slow\nnodes:\n  - {id: sleep, type: shell, with: {run: [sleep, '600']}}\n"
     async with inhabited_town(tmp_path, {"slow": flow}) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "releases", "slow")
-        await thread.says("▶️ sleep")
+        thread = await start_flow(workspace, "ana", "releases", "slow", says="▶️ sleep")
         await thread.reply("ana", "stop")
         await thread.says("Use `resume` to continue")
         await thread.reply("ana", "status")

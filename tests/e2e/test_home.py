@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 
 from tests.support.acting import Acts
 from tests.support.bot import start_flow, words
-from tests.support.simulated import inhabited_town, simulated
+from tests.support.simulated import TownWorkspace, in_town
 
 GATE = """
 flow: gate
@@ -29,62 +28,35 @@ async def home_of(workspace: Acts, user: str, part: str) -> str:
     raise AssertionError(f"the Home of {user} does not say {part!r} but:\n{said}")
 
 
-def shown(workspace: Acts, user: str) -> list[object]:
-    """The blocks of somebody's Home without the last one, which says when it was made."""
-    home = workspace.home(user)
-    assert home is not None
-    return list(home["blocks"][:-1])
-
-
-@simulated
-async def test_a_home_has_what_waits_for_this_person(tmp_path: Path) -> None:
+@in_town({"gate": GATE})
+async def test_a_home_has_what_waits_for_this_person(workspace: TownWorkspace) -> None:
     """Whoever may answer a question finds it on their Home with a link; others see only that the flow runs."""
-    async with inhabited_town(tmp_path, {"gate": GATE}) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "gate")
-        asked = await thread.asks()
-        dev = await home_of(workspace, "dev", "Open the gate?")
-        assert f"/{thread.root_ts}|gate>*" in dev.split("Open runs")[0]
-        assert "Opens the gate" in dev
-        cleo = await home_of(workspace, "cleo", "1 open question")
-        assert "Open the gate?" not in cleo
-        assert "Nothing is waiting for you" in cleo
-        await thread.approve("dev", asked)
-        await thread.says("It is approve")
-        assert "Nothing is waiting for you" in await home_of(workspace, "dev", "completed")
+    thread = await start_flow(workspace, "ana", "ops", "gate")
+    asked = await thread.asks()
+    dev = await home_of(workspace, "dev", "Open the gate?")
+    assert f"/{thread.root_ts}|gate>*" in dev.split("Open runs")[0]
+    assert "Opens the gate" in dev
+    cleo = await home_of(workspace, "cleo", "1 open question")
+    assert "Open the gate?" not in cleo
+    assert "Nothing is waiting for you" in cleo
+    await thread.approve("dev", asked)
+    await thread.says("It is approve")
+    assert "Nothing is waiting for you" in await home_of(workspace, "dev", "completed")
 
 
-@simulated
-async def test_a_home_shows_nothing_of_channels_one_is_not_in(tmp_path: Path) -> None:
+@in_town({"gate": GATE})
+async def test_a_home_shows_nothing_of_channels_one_is_not_in(workspace: TownWorkspace) -> None:
     """A run in a private channel is on the Home of its members only."""
-    async with inhabited_town(tmp_path, {"gate": GATE}) as (workspace, _):
-        workspace.add_channel("secret", ["ana", "dev", "sayso"], is_private=True)
-        thread = await start_flow(workspace, "ana", "secret", "gate")
-        await thread.says("Open the gate?")
-        assert "Open the gate?" in await home_of(workspace, "dev", "Open the gate?")
-        ben = await home_of(workspace, "ben", "Nothing is waiting for you")
-        assert "There are no open runs for you or in your channels" in ben
+    workspace.add_channel("secret", ["ana", "dev", "sayso"], is_private=True)
+    thread = await start_flow(workspace, "ana", "secret", "gate", says="Open the gate?")
+    assert "Open the gate?" in await home_of(workspace, "dev", "Open the gate?")
+    ben = await home_of(workspace, "ben", "Nothing is waiting for you")
+    assert "There are no open runs for you or in your channels" in ben
 
 
-@simulated
-async def test_a_home_is_as_the_run_stands_whatever_answer_was_lost(tmp_path: Path) -> None:
-    """A view was published and nobody knows, then the run is back where it was: so is the Home."""
-    async with inhabited_town(tmp_path, {"gate": GATE}) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "gate")
-        await thread.asks()
-        await home_of(workspace, "cleo", "1 open question")
-        before = shown(workspace, "cleo")
-        workspace.faults.effect_then_fail("views.publish", times=1)
-        await thread.reply("ana", "pause")
-        await workspace.wait_for(lambda: shown(workspace, "cleo") != before)
-        await thread.reply("ana", "resume")
-        await workspace.wait_for(lambda: shown(workspace, "cleo") == before)
-
-
-@simulated
-async def test_a_home_counts_all_runs_that_it_has_no_room_for(tmp_path: Path) -> None:
+@in_town({"gate": GATE})
+async def test_a_home_counts_all_runs_that_it_has_no_room_for(workspace: TownWorkspace) -> None:
     """Eight are listed; the others are as many as they are."""
-    async with inhabited_town(tmp_path, {"gate": GATE}) as (workspace, _):
-        for _ in range(11):
-            thread = await start_flow(workspace, "ana", "ops", "gate")
-            await thread.says("Open the gate?")
-        assert "… and 3 more" in (await home_of(workspace, "cleo", "and 3 more")).split("Recent")[0]
+    for _ in range(11):
+        thread = await start_flow(workspace, "ana", "ops", "gate", says="Open the gate?")
+    assert "… and 3 more" in (await home_of(workspace, "cleo", "and 3 more")).split("Recent")[0]

@@ -10,7 +10,8 @@ from bot.serve.identity import StartFailed
 from tests.e2e.test_slice import two_steps
 from tests.support.acting import Workspace
 from tests.support.bot import counted, running_bot, start_flow
-from tests.support.simulated import inhabited_town, simulated
+from tests.support.inprocess import Town
+from tests.support.simulated import TownWorkspace, in_town, inhabited_town, simulated
 
 
 @simulated
@@ -18,10 +19,8 @@ async def test_a_damaged_journal_sets_the_session_aside_and_the_thread_is_told(t
     """After one changed byte in a journal row, the session never runs again, its thread is told, and other sessions continue."""
     log = tmp_path / "log"
     async with inhabited_town(tmp_path, two_steps(log)) as (workspace, bot):
-        thread = await start_flow(workspace, "ana", "ops", "steps")
-        await thread.says("What now?")
-        other = await start_flow(workspace, "ana", "releases", "steps")
-        await other.says("What now?")
+        thread = await start_flow(workspace, "ana", "ops", "steps", says="What now?")
+        other = await start_flow(workspace, "ana", "releases", "steps", says="What now?")
         await bot.close()
         bot.damage_a_journal()
         await bot.open()
@@ -40,8 +39,7 @@ async def test_a_reply_during_a_reconnect_is_found(workspace: Workspace, tmp_pat
     the next one is heard."""
     log = tmp_path / "log"
     async with running_bot(workspace, tmp_path, two_steps(log)):
-        thread = await start_flow(workspace, "ana", "ops", "steps")
-        await thread.says("What now?")
+        thread = await start_flow(workspace, "ana", "ops", "steps", says="What now?")
         await workspace.settled()
         workspace.faults.go_away("refuse")
         await workspace.wait_for(lambda: not workspace.core.sockets.connections)
@@ -51,41 +49,34 @@ async def test_a_reply_during_a_reconnect_is_found(workspace: Workspace, tmp_pat
         workspace.faults.come_back()
         await thread.says("All is done", timeout=60)
         assert "dropped" in [delivery.state for delivery in workspace.deliveries]
-        again = await start_flow(workspace, "ana", "ops", "steps")
-        await again.says("What now?")
+        again = await start_flow(workspace, "ana", "ops", "steps", says="What now?")
     assert counted(log) == ["before", "after:between", "before"]
 
 
-@simulated
-async def test_a_missing_scope_is_named_and_only_the_vital_ones_are_fatal(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+@in_town(lambda folder: two_steps(folder / "log"))
+async def test_a_missing_scope_is_named_and_only_the_vital_ones_are_fatal(workspace: TownWorkspace, bot: Town, caplog: pytest.LogCaptureFixture) -> None:
     """Without usergroups:read the bot says what will not work and runs; without chat:write it does not start."""
     full = ["app_mentions:read", "channels:history", "groups:history", "im:history", "chat:write", "commands"]
     reading = ["channels:read", "groups:read", "users:read", "users:read.email"]
-    async with inhabited_town(tmp_path, two_steps(tmp_path / "log")) as (workspace, bot):
-        assert "usergroups:read" not in caplog.text
-        await bot.close()
-        workspace.faults.set_scopes([*full, *reading])
+    assert "usergroups:read" not in caplog.text
+    await bot.close()
+    workspace.faults.set_scopes([*full, *reading])
+    await bot.open()
+    assert "usergroups:read" in caplog.text
+    thread = await start_flow(workspace, "ana", "ops", "steps", says="What now?")
+    await bot.close()
+    workspace.faults.set_scopes([scope for scope in [*full, *reading] if scope != "chat:write"])
+    with pytest.raises(StartFailed, match="chat:write"):
         await bot.open()
-        assert "usergroups:read" in caplog.text
-        thread = await start_flow(workspace, "ana", "ops", "steps")
-        await thread.says("What now?")
-        await bot.close()
-        workspace.faults.set_scopes([scope for scope in [*full, *reading] if scope != "chat:write"])
-        with pytest.raises(StartFailed, match="chat:write"):
-            await bot.open()
 
 
-@simulated
-async def test_a_server_that_does_not_name_scopes_is_no_error(tmp_path: Path) -> None:
+@in_town(lambda folder: two_steps(folder / "log"))
+async def test_a_server_that_does_not_name_scopes_is_no_error(workspace: TownWorkspace, bot: Town) -> None:
     """When answers have no scopes header the bot starts and works."""
-    async with inhabited_town(tmp_path, two_steps(tmp_path / "log")) as (workspace, bot):
-        await bot.close()
-        workspace.faults.set_scopes(None, announce=False)
-        await bot.open()
-        thread = await start_flow(workspace, "ana", "ops", "steps")
-        await thread.says("What now?")
+    await bot.close()
+    workspace.faults.set_scopes(None, announce=False)
+    await bot.open()
+    thread = await start_flow(workspace, "ana", "ops", "steps", says="What now?")
 
 
 @simulated

@@ -76,8 +76,7 @@ async def test_files_of_an_answer_reach_the_agent_that_asked(claude: ClaudeServe
     claude.queue(Reply([ask], "tool_use"), text("I see a dot."))
     flow = LOOK + "      tools: [ask_human]\n"
     async with inhabited_town(tmp_path, {"look": flow}, env=claude.environ()) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "look")
-        await thread.says("What do you see?")
+        thread = await start_flow(workspace, "ana", "ops", "look", says="What do you see?")
         files = {"dot.png": DOT, "logs.zip": b"PK\x03\x04\0\0"}
         await workspace.post("ana", "ops", "this", thread_ts=thread.root_ts, files=files)
         await thread.says("I see a dot.")
@@ -243,8 +242,7 @@ async def test_of_the_bots_own_words_an_agent_knows_those_from_before_it_was_cal
     claude.queue(text("It was the pool."), text("It is the pool again."))
     flow = CALLED.replace("nodes:\n", 'nodes:\n  - {id: tell, type: message, with: {text: "I begin."}}\n')
     async with inhabited_town(tmp_path, {"look": flow}, env=claude.environ()) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "look")
-        await thread.says("Completed")
+        thread = await start_flow(workspace, "ana", "ops", "look", says="Completed")
         await thread.reply("ana", "@sayso look")
         await thread.says("It is the pool again.")
     first, second = (one.body["messages"][0]["content"][0]["text"] for one in claude.requests)
@@ -275,8 +273,7 @@ async def test_a_thread_that_cannot_be_read_is_said(claude: ClaudeServer, tmp_pa
     claude.queue(text("I do not know what was said."))
     async with inhabited_town(tmp_path, {"look": CALLED}, env=claude.environ()) as (workspace, _):
         workspace.faults.fail("conversations.replies", 5, 200, "missing_scope")
-        thread = await start_flow(workspace, "ana", "ops", "look")
-        await thread.says("I do not know")
+        thread = await start_flow(workspace, "ana", "ops", "look", says="I do not know")
     assert "could not be read" in str(claude.requests[0].body["messages"][0])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.support.bot import start_flow, words
-from tests.support.simulated import inhabited_town, simulated
+from tests.support.simulated import TownWorkspace, in_town, inhabited_town
 
 REPORT = """
 flow: report
@@ -52,26 +52,24 @@ nodes:
 """
 
 
-@simulated
-async def test_a_report_is_updated_and_told_elsewhere(tmp_path: Path) -> None:
+@in_town({"report": REPORT})
+async def test_a_report_is_updated_and_told_elsewhere(workspace: TownWorkspace) -> None:
     """One message that becomes the result, with a table in which nothing is markup, and a file in another channel."""
-    async with inhabited_town(tmp_path, {"report": REPORT}) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "report")
-        await thread.says("Completed")
-        shown = await thread.says("## Hosts")
-        assert thread.count("Counting") == 0
-        (table,) = [block for block in shown["blocks"] if block["type"] == "data_table"]
-        assert table["rows"][3][0] == {"type": "raw_text", "text": "<!channel>"}
-        told = workspace.messages("releases")[-1]
-        assert "Ana" in words(told)
-        link = workspace.calls_to("chat.getPermalink")[0].response["permalink"]  # type: ignore[index]  # it was answered
-        assert link in words(told)
-        (_, file) = workspace.messages("releases", told["ts"])
-        assert [one["name"] for one in file["files"]] == ["hosts.csv"]
-        for call in workspace.calls_to("chat.postMessage"):
-            assert str(call.args["unfurl_links"]).lower() in ("false", "0")
-            assert str(call.args["unfurl_media"]).lower() in ("false", "0")
-            assert call.args["parse"] == "none"
+    thread = await start_flow(workspace, "ana", "ops", "report", says="Completed")
+    shown = await thread.says("## Hosts")
+    assert thread.count("Counting") == 0
+    (table,) = [block for block in shown["blocks"] if block["type"] == "data_table"]
+    assert table["rows"][3][0] == {"type": "raw_text", "text": "<!channel>"}
+    told = workspace.messages("releases")[-1]
+    assert "Ana" in words(told)
+    link = workspace.calls_to("chat.getPermalink")[0].response["permalink"]  # type: ignore[index]  # it was answered
+    assert link in words(told)
+    (_, file) = workspace.messages("releases", told["ts"])
+    assert [one["name"] for one in file["files"]] == ["hosts.csv"]
+    for call in workspace.calls_to("chat.postMessage"):
+        assert str(call.args["unfurl_links"]).lower() in ("false", "0")
+        assert str(call.args["unfurl_media"]).lower() in ("false", "0")
+        assert call.args["parse"] == "none"
 
 
 async def test_a_long_node_shows_a_bar_and_its_failure_its_last_lines(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ async def test_a_session_that_was_set_aside_hides_no_older_question(
     async with running_bot(workspace, tmp_path, {"gate": FLOW}, SAYSO_METRICS="0") as bot:
         base = (await bot.said("metrics:")).split()[1].removesuffix("/metrics")
         for _ in range(2):
-            await (await start_flow(workspace, "ana", "ops", "gate")).says("Go?")
+            await start_flow(workspace, "ana", "ops", "gate", says="Go?")
         store = open_store(f"sqlite:///{bot.home / 'sayso.db'}")
         last, first = sorted(store.sessions.heads(), key=lambda head: head.created_at, reverse=True)
         store.quarantine(first.session_id, "damaged", last.created_at)

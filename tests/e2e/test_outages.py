@@ -12,7 +12,7 @@ from bot.terminal.console import Place
 from engine.storage import open as storage
 from tests.support.acting import Acts, Workspace
 from tests.support.bot import counted, running_bot, start_flow
-from tests.support.simulated import inhabited_town, simulated
+from tests.support.simulated import TownWorkspace, in_town, inhabited_town, simulated
 
 GATE = """
 flow: gate
@@ -37,8 +37,7 @@ async def test_a_session_waits_for_its_channel_and_goes_on_by_itself(
     file = tmp_path / "effects"
     async with inhabited_town(tmp_path, {"gate": GATE.format(file=file)}) as (workspace, bot):
         channel = workspace.channel("releases")
-        thread = await start_flow(workspace, "ana", "releases", "gate")
-        await thread.says("Shall I?")
+        thread = await start_flow(workspace, "ana", "releases", "gate", says="Shall I?")
         workspace.admin.archive(channel)
         await workspace.wait_for(lambda: direct(workspace, "ana", "the channel was archived"))
         capsys.readouterr()
@@ -59,8 +58,7 @@ async def test_a_bot_that_was_removed_goes_on_when_it_is_invited_again(tmp_path:
     """An invitation is enough for the run to continue."""
     file = tmp_path / "effects"
     async with inhabited_town(tmp_path, {"gate": GATE.format(file=file)}) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "releases", "gate")
-        await thread.says("Shall I?")
+        thread = await start_flow(workspace, "ana", "releases", "gate", says="Shall I?")
         workspace.leave("sayso", "releases")
         await workspace.wait_for(lambda: direct(workspace, "ana", "I was removed from the channel"))
         workspace.join("sayso", "releases")
@@ -70,30 +68,27 @@ async def test_a_bot_that_was_removed_goes_on_when_it_is_invited_again(tmp_path:
     assert counted(file) == ["done"]
 
 
-@simulated
-async def test_a_deleted_question_comes_again_and_after_three_copies_the_requester_is_told(
-    tmp_path: Path,
-) -> None:
+@in_town(lambda folder: {"gate": GATE.format(file=folder / "effects")})
+async def test_a_deleted_question_comes_again_and_after_three_copies_the_requester_is_told(workspace: TownWorkspace, tmp_path: Path) -> None:
     """Each copy can be answered; a fourth one is not posted, and the question is still open."""
     file = tmp_path / "effects"
-    async with inhabited_town(tmp_path, {"gate": GATE.format(file=file)}) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "releases", "gate")
-        seen: set[str] = set()
+    thread = await start_flow(workspace, "ana", "releases", "gate")
+    seen: set[str] = set()
 
-        def current() -> dict[str, Any] | None:
-            found = [m for m in thread.messages() if "Shall I?" in str(m) and m.get("bot_id")]
-            return next((m for m in found if m["ts"] not in seen), None)
+    def current() -> dict[str, Any] | None:
+        found = [m for m in thread.messages() if "Shall I?" in str(m) and m.get("bot_id")]
+        return next((m for m in found if m["ts"] not in seen), None)
 
-        for _ in range(4):
-            await workspace.wait_for(lambda: current() is not None)
-            message = current()
-            assert message is not None
-            seen.add(message["ts"])
-            await workspace.delete("sayso", "releases", message["ts"])
-        await workspace.wait_for(lambda: direct(workspace, "ana", "was deleted 4 times"))
-        assert current() is None
-        await thread.reply("ana", "yes")
-        await workspace.wait_for(lambda: counted(file) == ["done"])
+    for _ in range(4):
+        await workspace.wait_for(lambda: current() is not None)
+        message = current()
+        assert message is not None
+        seen.add(message["ts"])
+        await workspace.delete("sayso", "releases", message["ts"])
+    await workspace.wait_for(lambda: direct(workspace, "ana", "was deleted 4 times"))
+    assert current() is None
+    await thread.reply("ana", "yes")
+    await workspace.wait_for(lambda: counted(file) == ["done"])
 
 
 @pytest.mark.process
@@ -103,8 +98,7 @@ async def test_a_revoked_token_ends_the_bot_and_another_one_goes_on(
     """The bot says what to do and exits with an error; waiting runs continue after a start with a valid token."""
     file = tmp_path / "effects"
     async with running_bot(workspace, tmp_path, {"gate": GATE.format(file=file)}) as bot:
-        thread = await start_flow(workspace, "ana", "releases", "gate")
-        await thread.says("Shall I?")
+        thread = await start_flow(workspace, "ana", "releases", "gate", says="Shall I?")
         workspace.admin.revoke_tokens()
         await thread.reply("ana", "yes")
         assert await bot.ended() not in (0, None)

@@ -12,7 +12,7 @@ from bot.outbound import outbox_worker
 from engine.run.dispatcher import SWEEP_SECONDS
 from tests.support.bot import start_flow, words
 from tests.support.inprocess import Town
-from tests.support.simulated import inhabited_town, simulated
+from tests.support.simulated import TownWorkspace, in_town, inhabited_town, simulated
 
 MESSAGES = 4
 FLOW = "flow: talk\nnodes:\n" + "".join(
@@ -21,13 +21,11 @@ FLOW = "flow: talk\nnodes:\n" + "".join(
 )
 
 
-@simulated
-async def test_messages_follow_each_other_at_once(tmp_path: Path) -> None:
+@in_town({"talk": FLOW})
+async def test_messages_follow_each_other_at_once(workspace: TownWorkspace) -> None:
     """A flow continues as soon as Slack has its message: several in a row take less than a sweep for each."""
-    async with inhabited_town(tmp_path, {"talk": FLOW}) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "talk")
-        await thread.says(f"message 1 of {MESSAGES}")
-        await thread.says("*Completed*", timeout=SWEEP_SECONDS * (MESSAGES - 1))
+    thread = await start_flow(workspace, "ana", "ops", "talk", says=f"message 1 of {MESSAGES}")
+    await thread.says("*Completed*", timeout=SWEEP_SECONDS * (MESSAGES - 1))
 
 
 TWO = """
@@ -42,8 +40,7 @@ async def no_question_waits_for_an_edit(folder: Path) -> None:
     """While Slack refuses every edit for minutes, the next question comes at once; in the end all is drawn, each
     message once."""
     async with inhabited_town(folder, {"two": TWO}) as (workspace, place):
-        thread = await start_flow(workspace, "ana", "ops", "two")
-        await thread.says("First?")
+        thread = await start_flow(workspace, "ana", "ops", "two", says="First?")
         await workspace.settled()
         place.limited["chat.update"] = [60] * 3
         before, begun = len(place.calls), place.seconds()
@@ -96,74 +93,66 @@ def shown_by(place: Town, since: int) -> Counter[str]:
     return Counter(call.method for call in place.calls[since:] if call.method in SHOWN)
 
 
-@simulated
-async def test_a_flow_with_two_questions_takes_seven_calls(tmp_path: Path) -> None:
+@in_town({"two": THREE})
+async def test_a_flow_with_two_questions_takes_seven_calls(workspace: TownWorkspace, place: Town) -> None:
     """The card with the first question, the second and the result are posted; each question and the end is one edit, and
     the first reply of a person that counts has a reaction."""
-    async with inhabited_town(tmp_path, {"two": THREE}) as (workspace, place):
-        place.bot._bot.workspace_url = "https://acme.slack.com/"
-        before = len(place.calls)
-        thread = await start_flow(workspace, "ana", "ops", "two")
-        await thread.says("First?")
-        await place.settle()
-        await thread.reply("ana", "a")
-        await thread.says("Second?")
-        await place.settle()
-        await thread.reply("ana", "b")
-        await thread.says("*Completed*")
-        await place.settle()
-        found = shown_by(place, before)
-        assert found - Counter(MARKS) == {"chat.postMessage": 3, "chat.update": 3, "reactions.add": 1}
-        assert found >= Counter(MARKS)
-        session_id = place.store.sessions.heads()[0].session_id
-        assert sum(f"`{session_id}`" in words(message) for message in thread.messages()) == 1
+    place.bot._bot.workspace_url = "https://acme.slack.com/"
+    before = len(place.calls)
+    thread = await start_flow(workspace, "ana", "ops", "two", says="First?")
+    await place.settle()
+    await thread.reply("ana", "a")
+    await thread.says("Second?")
+    await place.settle()
+    await thread.reply("ana", "b")
+    await thread.says("*Completed*")
+    await place.settle()
+    found = shown_by(place, before)
+    assert found - Counter(MARKS) == {"chat.postMessage": 3, "chat.update": 3, "reactions.add": 1}
+    assert found >= Counter(MARKS)
+    session_id = place.store.sessions.heads()[0].session_id
+    assert sum(f"`{session_id}`" in words(message) for message in thread.messages()) == 1
 
 
-@simulated
-async def test_a_flow_with_one_question_takes_three_calls(tmp_path: Path) -> None:
+@in_town({"one": ONE})
+async def test_a_flow_with_one_question_takes_three_calls(workspace: TownWorkspace, place: Town) -> None:
     """Card and question are one message, whose one edit closes the question and shows the end."""
-    async with inhabited_town(tmp_path, {"one": ONE}) as (workspace, place):
-        before = len(place.calls)
-        thread = await start_flow(workspace, "ana", "ops", "one")
-        await thread.says("First?")
-        await place.settle()
-        await thread.reply("ana", "yes")
-        await thread.says("*Completed*")
-        await place.settle()
-        found = shown_by(place, before)
-        assert found - Counter(MARKS) == {"chat.postMessage": 1, "chat.update": 1, "reactions.add": 1}
-        assert found >= Counter(MARKS)
+    before = len(place.calls)
+    thread = await start_flow(workspace, "ana", "ops", "one", says="First?")
+    await place.settle()
+    await thread.reply("ana", "yes")
+    await thread.says("*Completed*")
+    await place.settle()
+    found = shown_by(place, before)
+    assert found - Counter(MARKS) == {"chat.postMessage": 1, "chat.update": 1, "reactions.add": 1}
+    assert found >= Counter(MARKS)
 
 
-@simulated
-async def test_a_press_is_disarmed_without_an_edit(tmp_path: Path) -> None:
+@in_town({"two": THREE})
+async def test_a_press_is_disarmed_without_an_edit(workspace: TownWorkspace, place: Town) -> None:
     """What was pressed is replaced through the press, also while Slack refuses every edit; where that fails, it is edited."""
-    async with inhabited_town(tmp_path, {"two": THREE}) as (workspace, place):
-        thread = await start_flow(workspace, "ana", "ops", "two")
-        await thread.says("First?")
-        await place.settle()
-        place.limited["chat.update"] = [60]
-        begun = place.seconds()
-        message, found = place.find(thread.root_ts, "sayso:option")
-        await place.press("ana", message, found)
-        await thread.says("☑️ *Answered*")
-        assert place.seconds() - begun < 3
-        place.hands.responses.clear()
-        await thread.says("Second?")
-        await thread.reply("ana", "b")
-        await thread.says("*Completed*", timeout=200)
+    thread = await start_flow(workspace, "ana", "ops", "two", says="First?")
+    await place.settle()
+    place.limited["chat.update"] = [60]
+    begun = place.seconds()
+    message, found = place.find(thread.root_ts, "sayso:option")
+    await place.press("ana", message, found)
+    await thread.says("☑️ *Answered*")
+    assert place.seconds() - begun < 3
+    place.hands.responses.clear()
+    await thread.says("Second?")
+    await thread.reply("ana", "b")
+    await thread.says("*Completed*", timeout=200)
 
 
-@simulated
-async def test_a_press_whose_address_is_used_up_is_disarmed_by_an_edit(tmp_path: Path) -> None:
+@in_town({"two": THREE})
+async def test_a_press_whose_address_is_used_up_is_disarmed_by_an_edit(workspace: TownWorkspace, place: Town) -> None:
     """Slack takes nothing at a response URL any more: the message is edited."""
-    async with inhabited_town(tmp_path, {"two": THREE}) as (workspace, place):
-        thread = await start_flow(workspace, "ana", "ops", "two")
-        await thread.says("First?")
-        await place.settle()
-        message, found = place.find(thread.root_ts, "sayso:option")
-        press = place.press("ana", message, found)
-        await press
-        place.hands.responses.clear()
-        await thread.says("☑️ *Answered*")
-        assert place.called("chat.update")
+    thread = await start_flow(workspace, "ana", "ops", "two", says="First?")
+    await place.settle()
+    message, found = place.find(thread.root_ts, "sayso:option")
+    press = place.press("ana", message, found)
+    await press
+    place.hands.responses.clear()
+    await thread.says("☑️ *Answered*")
+    assert place.called("chat.update")

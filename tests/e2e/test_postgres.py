@@ -52,8 +52,7 @@ async def test_a_reply_after_kill_9_goes_on_on_another_machine(
     """The bot is killed, and a bot with another home continues: every node has run once."""
     log = tmp_path / "log"
     async with running_bot(workspace, tmp_path, two_steps(log), **env) as bot:
-        thread = await start_flow(workspace, "ana", "ops", "steps")
-        await thread.says("What now?")
+        thread = await start_flow(workspace, "ana", "ops", "steps", says="What now?")
         await bot.kill()
         other = elsewhere(workspace, tmp_path, env)
         try:
@@ -89,8 +88,7 @@ async def test_a_restart_of_the_server_ends_nothing(
     log = tmp_path / "log"
     env = {"SAYSO_DATABASE_URL": own_server.get_uri(), "SAYSO_SECRET_KEY": KEY}
     async with running_bot(workspace, tmp_path, two_steps(log), **env):
-        thread = await start_flow(workspace, "ana", "ops", "steps")
-        await thread.says("What now?")
+        thread = await start_flow(workspace, "ana", "ops", "steps", says="What now?")
         await asyncio.to_thread(postgres.restart, own_server)
         await thread.reply("ana", "carry-on")
         await thread.says("All is done")
@@ -114,8 +112,7 @@ async def test_an_outage_is_told_once_when_it_begins_and_once_when_it_is_over(
             url = stack.enter_context(pooled(url)).url
         env = {"SAYSO_DATABASE_URL": url, "SAYSO_SECRET_KEY": KEY}
         async with running_bot(workspace, tmp_path, two_steps(log), **env) as bot:
-            thread = await start_flow(workspace, "ana", "ops", "steps")
-            await thread.says("What now?")
+            thread = await start_flow(workspace, "ana", "ops", "steps", says="What now?")
             bot.lines.clear()
             await asyncio.to_thread(postgres.restart, own_server)
             await asyncio.sleep(3)
@@ -144,8 +141,7 @@ async def test_a_bot_behind_a_pooler_is_killed_and_goes_on_elsewhere(
     with pooled(env["SAYSO_DATABASE_URL"]) as pooler:
         env["SAYSO_DATABASE_URL"] = pooler.url
         async with running_bot(workspace, tmp_path, two_steps(log), **env) as bot:
-            thread = await start_flow(workspace, "ana", "ops", "steps")
-            await thread.says("What now?")
+            thread = await start_flow(workspace, "ana", "ops", "steps", says="What now?")
             await bot.kill()
             pooler.stop()
             pooler.start()
@@ -168,8 +164,7 @@ async def test_a_standby_that_takes_over_ends_nothing(workspace: Workspace, tmp_
     env = {"SAYSO_DATABASE_URL": pair.url, "SAYSO_SECRET_KEY": KEY}
     try:
         async with running_bot(workspace, tmp_path, two_steps(log), **env):
-            thread = await start_flow(workspace, "ana", "ops", "steps")
-            await thread.says("What now?")
+            thread = await start_flow(workspace, "ana", "ops", "steps", says="What now?")
             await asyncio.to_thread(pair.fail_over)
             await thread.reply("ana", "carry-on")
             await thread.says("All is done")
@@ -184,8 +179,7 @@ async def test_a_bot_whose_connections_are_ended_goes_on(
     """Also where that happens again and again: it connects again, and loses nothing."""
     log = tmp_path / "log"
     async with running_bot(workspace, tmp_path, two_steps(log), **env) as bot:
-        thread = await start_flow(workspace, "ana", "ops", "steps")
-        await thread.says("What now?")
+        thread = await start_flow(workspace, "ana", "ops", "steps", says="What now?")
         for _ in range(5):
             with psycopg.connect(env["SAYSO_DATABASE_URL"], autocommit=True) as raw:
                 raw.execute(

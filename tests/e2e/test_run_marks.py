@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 
 from tests.support.acting import Acts
 from tests.support.bot import ThreadView, start_flow
-from tests.support.simulated import inhabited_town, simulated
+from tests.support.inprocess import Town
+from tests.support.simulated import TownWorkspace, in_town
 
 GATE = """
 flow: gate
@@ -28,65 +28,59 @@ async def marked(workspace: Acts, ts: str, name: str) -> None:
     await workspace.wait_for(lambda: marks(workspace, ts) == [name])
 
 
-@simulated
-async def test_the_message_that_started_a_run_shows_how_it_stands(tmp_path: Path) -> None:
+@in_town({"gate": GATE})
+async def test_the_message_that_started_a_run_shows_how_it_stands(workspace: TownWorkspace, place: Town) -> None:
     """Yellow while it waits, then the mark of its end, and one mark at a time in the end: three calls for a run."""
-    async with inhabited_town(tmp_path, {"gate": GATE}) as (workspace, place):
-        for label, name in (("Approve", "white_check_mark"), ("Reject", "no_entry_sign")):
-            before = len(place.calls)
-            thread = await start_flow(workspace, "ana", "ops", "gate")
-            question = await thread.says("Go?")
-            await marked(workspace, thread.root_ts, "large_yellow_circle")
-            await thread.press("ben", question, label)
-            await marked(workspace, thread.root_ts, name)
-            await place.settle()
-            calls = [call.method for call in place.calls[before:] if call.method.startswith("reactions.")]
-            assert calls == ["reactions.add", "reactions.add", "reactions.remove"]
-
-
-@simulated
-async def test_an_alert_of_an_app_shows_how_its_run_stands(tmp_path: Path) -> None:
-    """The words that started it are marked, whoever said them."""
-    async with inhabited_town(tmp_path, {"gate": GATE}) as (workspace, _):
-        pager = workspace.add_user("pager", is_bot=True)
-        workspace.join(pager, "ops")
-        ts = await workspace.post(pager, "ops", "gate is open")
-        thread = ThreadView(workspace, "ops", ts)
-        question = await thread.says("Go?")
-        await marked(workspace, ts, "large_yellow_circle")
-        await thread.reject("ben", question)
-        await marked(workspace, ts, "no_entry_sign")
-
-
-@simulated
-async def test_a_run_that_is_over_at_once_gets_one_mark(tmp_path: Path) -> None:
-    """Slack takes 50 reactions a minute: what lasts no three seconds takes one of them, and none away."""
-    async with inhabited_town(tmp_path, {"quick": QUICK}) as (workspace, place):
+    for label, name in (("Approve", "white_check_mark"), ("Reject", "no_entry_sign")):
         before = len(place.calls)
-        thread = await start_flow(workspace, "ana", "ops", "quick")
-        await marked(workspace, thread.root_ts, "white_check_mark")
+        thread = await start_flow(workspace, "ana", "ops", "gate")
+        question = await thread.says("Go?")
+        await marked(workspace, thread.root_ts, "large_yellow_circle")
+        await thread.press("ben", question, label)
+        await marked(workspace, thread.root_ts, name)
         await place.settle()
         calls = [call.method for call in place.calls[before:] if call.method.startswith("reactions.")]
-        assert calls == ["reactions.add"]
+        assert calls == ["reactions.add", "reactions.add", "reactions.remove"]
 
 
-@simulated
-async def test_a_slash_command_marks_no_message_of_the_bot(tmp_path: Path) -> None:
+@in_town({"gate": GATE})
+async def test_an_alert_of_an_app_shows_how_its_run_stands(workspace: TownWorkspace) -> None:
+    """The words that started it are marked, whoever said them."""
+    pager = workspace.add_user("pager", is_bot=True)
+    workspace.join(pager, "ops")
+    ts = await workspace.post(pager, "ops", "gate is open")
+    thread = ThreadView(workspace, "ops", ts)
+    question = await thread.says("Go?")
+    await marked(workspace, ts, "large_yellow_circle")
+    await thread.reject("ben", question)
+    await marked(workspace, ts, "no_entry_sign")
+
+
+@in_town({"quick": QUICK})
+async def test_a_run_that_is_over_at_once_gets_one_mark(workspace: TownWorkspace, place: Town) -> None:
+    """Slack takes 50 reactions a minute: what lasts no three seconds takes one of them, and none away."""
+    before = len(place.calls)
+    thread = await start_flow(workspace, "ana", "ops", "quick")
+    await marked(workspace, thread.root_ts, "white_check_mark")
+    await place.settle()
+    calls = [call.method for call in place.calls[before:] if call.method.startswith("reactions.")]
+    assert calls == ["reactions.add"]
+
+
+@in_town({"gate": GATE})
+async def test_a_slash_command_marks_no_message_of_the_bot(workspace: TownWorkspace, place: Town) -> None:
     """Nobody's words are there: the thread begins with a message of the bot, which says how it stands by itself."""
-    async with inhabited_town(tmp_path, {"gate": GATE}) as (workspace, place):
-        await workspace.slash("ana", "ops", "/sayso", "run gate")
-        await workspace.wait_for(lambda: len(workspace.messages("ops")) == 1)
-        root = workspace.messages("ops")[0]
-        await ThreadView(workspace, "ops", root["ts"]).says("Go?")
-        await place.settle()
-        assert not [call for call in place.calls if call.method.startswith("reactions.")]
+    await workspace.slash("ana", "ops", "/sayso", "run gate")
+    await workspace.wait_for(lambda: len(workspace.messages("ops")) == 1)
+    root = workspace.messages("ops")[0]
+    await ThreadView(workspace, "ops", root["ts"]).says("Go?")
+    await place.settle()
+    assert not [call for call in place.calls if call.method.startswith("reactions.")]
 
 
-@simulated
-async def test_marks_are_a_setting(tmp_path: Path) -> None:
+@in_town({"gate": GATE}, reactions=False)
+async def test_marks_are_a_setting(workspace: TownWorkspace, place: Town) -> None:
     """With SAYSO_REACTIONS=off no message is marked."""
-    async with inhabited_town(tmp_path, {"gate": GATE}, reactions=False) as (workspace, place):
-        thread = await start_flow(workspace, "ana", "ops", "gate")
-        await thread.says("Go?")
-        await place.settle()
-        assert not [call for call in place.calls if call.method.startswith("reactions.")]
+    thread = await start_flow(workspace, "ana", "ops", "gate", says="Go?")
+    await place.settle()
+    assert not [call for call in place.calls if call.method.startswith("reactions.")]

@@ -104,8 +104,7 @@ async def test_a_question_that_slack_refuses_is_not_given_up(tmp_path: Path, err
     """Its session is out of reach, the requester is told why, and the question can be answered at the terminal."""
     file = tmp_path / "effects"
     async with inhabited_town(tmp_path, {"plain": PLAIN.format(file=file)}) as (workspace, bot):
-        thread = await start_flow(workspace, "ana", "ops", "plain")
-        await thread.says("First?")
+        thread = await start_flow(workspace, "ana", "ops", "plain", says="First?")
         await thread.says("🟡 *Waiting*")
         await workspace.settled()
         workspace.faults.fail("chat.postMessage", times=1, error=error)
@@ -127,8 +126,7 @@ async def test_a_question_whose_form_is_refused_is_shown_as_text(tmp_path: Path)
     """Better plain than not at all, with the command that answers it."""
     file = tmp_path / "effects"
     async with inhabited_town(tmp_path, {"plain": PLAIN.format(file=file)}) as (workspace, _):
-        thread = await start_flow(workspace, "ana", "ops", "plain")
-        await thread.says("First?")
+        thread = await start_flow(workspace, "ana", "ops", "plain", says="First?")
         await thread.says("🟡 *Waiting*")
         await workspace.settled()
         workspace.faults.fail("chat.postMessage", times=1, error="msg_too_long")
@@ -146,8 +144,7 @@ async def test_one_missing_right_stops_nothing_else(tmp_path: Path, caplog: pyte
     file = tmp_path / "effects"
     async with inhabited_town(tmp_path, {"plain": PLAIN.format(file=file)}) as (workspace, _):
         workspace.faults.fail("chat.update", times=1_000, error="missing_scope")
-        thread = await start_flow(workspace, "ana", "ops", "plain")
-        await thread.says("First?")
+        thread = await start_flow(workspace, "ana", "ops", "plain", says="First?")
         await thread.reply("ana", "yes")
         await thread.says("Second?")
         await thread.reply("ana", "yes")

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.acting import Workspace
 from tests.support.bot import ThreadView, counted, running_bot, start_flow, words
-from tests.support.simulated import inhabited_town, simulated
+from tests.support.simulated import TownWorkspace, in_town, inhabited_town, simulated
 
 
 def two_steps(log: Path) -> dict[str, str]:
@@ -42,8 +42,7 @@ async def test_a_reply_after_kill_9_goes_on_where_the_flow_stopped(
     """Mention, prompt, kill -9, restart, plain reply: the flow continues, and every node has run once."""
     log = tmp_path / "log"
     async with running_bot(workspace, tmp_path, two_steps(log)) as bot:
-        thread = await start_flow(workspace, "ana", "ops", "steps")
-        await thread.says("What now?")
+        thread = await start_flow(workspace, "ana", "ops", "steps", says="What now?")
         await bot.kill()
         await bot.start()
         await thread.reply("ana", "carry-on")
@@ -107,8 +106,7 @@ async def test_what_is_delivered_twice_has_one_effect(tmp_path: Path) -> None:
     log = tmp_path / "log"
     async with inhabited_town(tmp_path, {**gate(log), **two_steps(log)}) as (workspace, _):
         workspace.faults.redeliver_next(2)
-        thread = await start_flow(workspace, "ana", "ops", "steps")
-        await thread.says("What now?")
+        thread = await start_flow(workspace, "ana", "ops", "steps", says="What now?")
         workspace.faults.lose_ack_next(1)
         await thread.reply("ana", "once")
         await thread.says("All is done")
@@ -121,31 +119,30 @@ async def test_what_is_delivered_twice_has_one_effect(tmp_path: Path) -> None:
     assert sorted(counted(log)) == ["after:once", "before", "opened"]
 
 
-@simulated
-async def test_slash_command_starts_in_the_thread_of_a_message_of_the_bot(tmp_path: Path) -> None:
+@in_town({"two": TWO_QUESTIONS})
+async def test_slash_command_starts_in_the_thread_of_a_message_of_the_bot(workspace: TownWorkspace) -> None:
     """`/sayso run` starts the flow in a thread of its own; list and status answer whoever asked."""
-    async with inhabited_town(tmp_path, {"two": TWO_QUESTIONS}) as (workspace, _):
-        listed = await workspace.slash("ana", "ops", "/sayso", "list")
-        assert "two" in str(listed)
-        await workspace.slash("ana", "ops", "/sayso", "run two")
+    listed = await workspace.slash("ana", "ops", "/sayso", "list")
+    assert "two" in str(listed)
+    await workspace.slash("ana", "ops", "/sayso", "run two")
 
-        def roots() -> list[str]:
-            return [str(m["ts"]) for m in workspace.messages("ops") if "started" in m.get("text", "")]
+    def roots() -> list[str]:
+        return [str(m["ts"]) for m in workspace.messages("ops") if "started" in m.get("text", "")]
 
-        await workspace.wait_for(lambda: len(roots()) == 1)
+    await workspace.wait_for(lambda: len(roots()) == 1)
 
-        thread = ThreadView(workspace, "ops", roots()[0])
-        await thread.says("First question")
-        status = await workspace.slash("ana", "ops", "/sayso", "status")
-        # With a link to its thread, and whom it waits for.
-        assert (
-            f"|two> is waiting\n   waits for <@{workspace.user('ana').id}>: First question" in status["text"]
-        )
-        assert thread.root_ts in status["text"]
-        await thread.reply("ana", "one")
-        await thread.says("Second question")
-        await thread.reply("ana", "two")
-        await thread.says("first=one second=two")
+    thread = ThreadView(workspace, "ops", roots()[0])
+    await thread.says("First question")
+    status = await workspace.slash("ana", "ops", "/sayso", "status")
+    # With a link to its thread, and whom it waits for.
+    assert (
+        f"|two> is waiting\n   waits for <@{workspace.user('ana').id}>: First question" in status["text"]
+    )
+    assert thread.root_ts in status["text"]
+    await thread.reply("ana", "one")
+    await thread.says("Second question")
+    await thread.reply("ana", "two")
+    await thread.says("first=one second=two")
 
 
 @pytest.mark.process
@@ -195,8 +192,7 @@ nodes:
   - {{id: tell, type: message, with: {{text: "Gone on"}}}}
 """
     async with running_bot(workspace, tmp_path, {"risky": flow}) as bot:
-        thread = await start_flow(workspace, "ana", "ops", "risky")
-        await thread.says("Ready?")
+        thread = await start_flow(workspace, "ana", "ops", "risky", says="Ready?")
         await thread.reply("ana", "yes")
         # What was posted is known to be there, so that nothing has to be looked for afterwards.
         await thread.says("*Answered*")
@@ -220,12 +216,11 @@ nodes:
     assert counted(log) == ["ran"]
 
 
-@simulated
-async def test_a_reply_that_comes_before_its_start_was_handled_is_kept(tmp_path: Path) -> None:
+@in_town({"two": TWO_QUESTIONS})
+async def test_a_reply_that_comes_before_its_start_was_handled_is_kept(workspace: TownWorkspace) -> None:
     """While the start of a thread waits for a lookup, replies in it are stored and handled afterwards."""
-    async with inhabited_town(tmp_path, {"two": TWO_QUESTIONS}) as (workspace, _):
-        workspace.faults.fail("users.info", times=3)
-        thread = await start_flow(workspace, "ana", "ops", "two")
-        await thread.reply("ana", "status")
-        await thread.says("First question", timeout=40)
-        await thread.says("is waiting", timeout=40)
+    workspace.faults.fail("users.info", times=3)
+    thread = await start_flow(workspace, "ana", "ops", "two")
+    await thread.reply("ana", "status")
+    await thread.says("First question", timeout=40)
+    await thread.says("is waiting", timeout=40)

@@ -10,7 +10,7 @@ from typing import Any
 from tests.support.acting import Acts
 from tests.support.bot import start_flow, words
 from tests.support.inprocess import Town
-from tests.support.simulated import inhabited_town, simulated
+from tests.support.simulated import TownWorkspace, in_town, inhabited_town, simulated
 
 GATE = """
 flow: gate
@@ -57,49 +57,43 @@ async def days_pass(town: Town, count: int) -> None:
     await asyncio.sleep(5)
 
 
-@simulated
-async def test_who_stands_in_decides_and_that_is_recorded(tmp_path: Path) -> None:
+@in_town({"gate": GATE.replace(", ben@example.com", "")})
+async def test_who_stands_in_decides_and_that_is_recorded(workspace: TownWorkspace, place: Town) -> None:
     """While Dev is away Cleo decides in Dev's place; once Dev is back she no longer can."""
-    alone = GATE.replace(", ben@example.com", "")
-    async with inhabited_town(tmp_path, {"gate": alone}) as (workspace, town):
-        await sets(workspace, town, "dev", stand_in=workspace.user("cleo").id, until=day(town, 3))
-        thread = await start_flow(workspace, "ana", "ops", "gate")
-        await thread.approve("cleo", await thread.asks())
-        await thread.says("It is approve by")
-        await thread.says("<@U0LOCALCLEO> for <@U0LOCALDEV>")
-        await days_pass(town, 3)
-        later = await start_flow(workspace, "ana", "ops", "gate")
-        await later.approve("cleo", await later.asks())
-        await workspace.wait_for(lambda: "Only " in str(workspace.ephemerals("cleo")))
-        assert later.count("It is approve") == 0
+    await sets(workspace, place, "dev", stand_in=workspace.user("cleo").id, until=day(place, 3))
+    thread = await start_flow(workspace, "ana", "ops", "gate")
+    await thread.approve("cleo", await thread.asks())
+    await thread.says("It is approve by")
+    await thread.says("<@U0LOCALCLEO> for <@U0LOCALDEV>")
+    await days_pass(place, 3)
+    later = await start_flow(workspace, "ana", "ops", "gate")
+    await later.approve("cleo", await later.asks())
+    await workspace.wait_for(lambda: "Only " in str(workspace.ephemerals("cleo")))
+    assert later.count("It is approve") == 0
 
 
-@simulated
-async def test_who_asked_does_not_decide_in_the_place_of_somebody(tmp_path: Path) -> None:
+@in_town({"gate": GATE.replace(", ben@example.com]", "], exclude_requester: true")})
+async def test_who_asked_does_not_decide_in_the_place_of_somebody(workspace: TownWorkspace, place: Town) -> None:
     """With `exclude_requester` the requester is no way around it for whoever named them."""
-    flow = GATE.replace(", ben@example.com]", "], exclude_requester: true")
-    async with inhabited_town(tmp_path, {"gate": flow}) as (workspace, town):
-        await sets(workspace, town, "dev", stand_in=workspace.user("ana").id, until=day(town, 3))
-        thread = await start_flow(workspace, "ana", "ops", "gate")
-        await thread.approve("ana", await thread.asks())
-        await workspace.wait_for(lambda: "You started this" in str(workspace.ephemerals("ana")))
-        assert thread.count("It is approve") == 0
+    await sets(workspace, place, "dev", stand_in=workspace.user("ana").id, until=day(place, 3))
+    thread = await start_flow(workspace, "ana", "ops", "gate")
+    await thread.approve("ana", await thread.asks())
+    await workspace.wait_for(lambda: "You started this" in str(workspace.ephemerals("ana")))
+    assert thread.count("It is approve") == 0
 
 
-@simulated
-async def test_two_who_must_agree_are_two_people_also_while_one_is_away(tmp_path: Path) -> None:
+@in_town({"gate": GATE.replace("ben@example.com]", "ben@example.com], required: 2")})
+async def test_two_who_must_agree_are_two_people_also_while_one_is_away(workspace: TownWorkspace, place: Town) -> None:
     """Ben, who is asked himself and stands in for Dev, has one vote."""
-    flow = GATE.replace("ben@example.com]", "ben@example.com], required: 2")
-    async with inhabited_town(tmp_path, {"gate": flow}) as (workspace, town):
-        await sets(workspace, town, "dev", stand_in=workspace.user("ben").id, until=day(town, 3))
-        thread = await start_flow(workspace, "ana", "ops", "gate")
-        await thread.approve("ben", await thread.asks())
-        await thread.says("1 of 2")
-        await thread.approve("ben", await thread.asks())
-        await workspace.wait_for(lambda: "You have already voted" in str(workspace.ephemerals("ben")))
-        assert thread.count("It is approve") == 0
-        await thread.approve("dev", await thread.asks())
-        await thread.says("It is approve by")
+    await sets(workspace, place, "dev", stand_in=workspace.user("ben").id, until=day(place, 3))
+    thread = await start_flow(workspace, "ana", "ops", "gate")
+    await thread.approve("ben", await thread.asks())
+    await thread.says("1 of 2")
+    await thread.approve("ben", await thread.asks())
+    await workspace.wait_for(lambda: "You have already voted" in str(workspace.ephemerals("ben")))
+    assert thread.count("It is approve") == 0
+    await thread.approve("dev", await thread.asks())
+    await thread.says("It is approve by")
 
 
 PEOPLE = """

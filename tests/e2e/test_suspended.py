@@ -28,8 +28,7 @@ async def test_a_log_that_was_lost_suspends_the_store(workspace: Workspace, tmp_
     """After a kill that loses the log, the bot starts nothing, its thread is told once, and commands exit with 10; once released, it continues."""
     log, home = tmp_path / "log", tmp_path / "home"
     async with running_bot(workspace, tmp_path, two_steps(log)) as bot:
-        thread = await start_flow(workspace, "ana", "ops", "steps")
-        await thread.says("What now?")
+        thread = await start_flow(workspace, "ana", "ops", "steps", says="What now?")
         code, text = await sayso(home, "backup", str(tmp_path / "backup"))
         assert (code, "1 session" in text) == (0, True)
         await thread.reply("ana", "carry-on")

@@ -12,7 +12,8 @@ from bot.config.settings import Rate, Rates
 from tests.support import prefork
 from tests.support.acting import Workspace
 from tests.support.bot import BotProcess, ThreadView, running_bot, start_flow, words
-from tests.support.simulated import inhabited_town, simulated
+from tests.support.inprocess import Town
+from tests.support.simulated import TownWorkspace, in_town, inhabited_town, simulated
 
 ALERT = """
 flow: outage
@@ -34,34 +35,32 @@ nodes:
 """
 
 
-@simulated
-async def test_an_alert_of_an_app_starts_a_run_that_the_channel_answers(tmp_path: Path) -> None:
+@in_town({"outage": ALERT})
+async def test_an_alert_of_an_app_starts_a_run_that_the_channel_answers(workspace: TownWorkspace) -> None:
     """A message of an app with the words starts the flow in its thread; anybody in the channel may answer."""
-    async with inhabited_town(tmp_path, {"outage": ALERT}) as (workspace, _):
-        pager = workspace.add_user("pager", is_bot=True)
-        workspace.join(pager, "ops")
-        ts = await workspace.post(pager, "ops", "checkout is down since 10:02")
-        thread = ThreadView(workspace, "ops", ts)
-        await thread.says("Who looks at checkout? It said: checkout is down since 10:02")
-        await thread.reply("cleo", "me")
-        said = await thread.says("me looks, asked at")
-        assert f"/{ts}" in said["text"]
+    pager = workspace.add_user("pager", is_bot=True)
+    workspace.join(pager, "ops")
+    ts = await workspace.post(pager, "ops", "checkout is down since 10:02")
+    thread = ThreadView(workspace, "ops", ts)
+    await thread.says("Who looks at checkout? It said: checkout is down since 10:02")
+    await thread.reply("cleo", "me")
+    said = await thread.says("me looks, asked at")
+    assert f"/{ts}" in said["text"]
 
 
-@simulated
-async def test_an_alert_storm_starts_one_run(tmp_path: Path) -> None:
+@in_town({"outage": ALERT})
+async def test_an_alert_storm_starts_one_run(workspace: TownWorkspace) -> None:
     """Of many alike alerts one starts a run, whose thread counts the others; another service starts one of its own."""
-    async with inhabited_town(tmp_path, {"outage": ALERT}) as (workspace, _):
-        pager = workspace.add_user("pager", is_bot=True)
-        workspace.join(pager, "ops")
-        first = await workspace.post(pager, "ops", "checkout is down")
-        thread = ThreadView(workspace, "ops", first)
-        await thread.says("Who looks at checkout?")
-        others = [await workspace.post(pager, "ops", "checkout is down") for _ in range(5)]
-        await thread.says("5 more messages like this one")
-        ts = await workspace.post(pager, "ops", "search is down")
-        await ThreadView(workspace, "ops", ts).says("Who looks at search?")
-        assert all(len(workspace.messages("ops", other)) == 1 for other in others)
+    pager = workspace.add_user("pager", is_bot=True)
+    workspace.join(pager, "ops")
+    first = await workspace.post(pager, "ops", "checkout is down")
+    thread = ThreadView(workspace, "ops", first)
+    await thread.says("Who looks at checkout?")
+    others = [await workspace.post(pager, "ops", "checkout is down") for _ in range(5)]
+    await thread.says("5 more messages like this one")
+    ts = await workspace.post(pager, "ops", "search is down")
+    await ThreadView(workspace, "ops", ts).says("Who looks at search?")
+    assert all(len(workspace.messages("ops", other)) == 1 for other in others)
 
 
 def heard(name: str, trigger: str) -> str:
@@ -96,27 +95,25 @@ async def test_what_fits_two_flows_starts_both(tmp_path: Path) -> None:
         assert [thread.count(f"{name} looks at") for name in flows] == [1, 1, 1, 1]
 
 
-@simulated
-async def test_words_in_another_channel_start_nothing(tmp_path: Path) -> None:
+@in_town({"outage": ALERT})
+async def test_words_in_another_channel_start_nothing(workspace: TownWorkspace) -> None:
     """A trigger with channels counts in those only; what is said elsewhere is left alone."""
-    async with inhabited_town(tmp_path, {"outage": ALERT}) as (workspace, _):
-        other = await workspace.post("ana", "incidents", "checkout is down")
-        ts = await workspace.post("ana", "ops", "checkout is down")
-        await ThreadView(workspace, "ops", ts).says("Who looks at checkout?")
-        assert len(workspace.messages("incidents", other)) == 1
+    other = await workspace.post("ana", "incidents", "checkout is down")
+    ts = await workspace.post("ana", "ops", "checkout is down")
+    await ThreadView(workspace, "ops", ts).says("Who looks at checkout?")
+    assert len(workspace.messages("incidents", other)) == 1
 
 
-@simulated
-async def test_an_alert_from_before_a_restart_is_found(tmp_path: Path) -> None:
+@in_town({"outage": ALERT})
+async def test_an_alert_from_before_a_restart_is_found(workspace: TownWorkspace, bot: Town) -> None:
     """An alert that came while the bot was down starts its run once after the start."""
-    async with inhabited_town(tmp_path, {"outage": ALERT}) as (workspace, bot):
-        await asyncio.sleep(5)
-        await bot.close()
-        ts = await workspace.post("ana", "ops", "checkout is down")
-        await bot.open()
-        thread = ThreadView(workspace, "ops", ts)
-        await thread.says("Who looks at checkout?")
-        assert thread.count("It said: checkout is down") == 1
+    await asyncio.sleep(5)
+    await bot.close()
+    ts = await workspace.post("ana", "ops", "checkout is down")
+    await bot.open()
+    thread = ThreadView(workspace, "ops", ts)
+    await thread.says("Who looks at checkout?")
+    assert thread.count("It said: checkout is down") == 1
 
 
 REACTION = """
@@ -132,26 +129,25 @@ nodes:
 """
 
 
-@simulated
-async def test_a_reaction_starts_a_run_about_the_message(tmp_path: Path) -> None:
+@in_town({"look": REACTION})
+async def test_a_reaction_starts_a_run_about_the_message(workspace: TownWorkspace) -> None:
     """A reaction of somebody who may starts the flow in the message's thread, once while it runs, however many react; others are told."""
-    async with inhabited_town(tmp_path, {"look": REACTION}) as (workspace, _):
-        ts = await workspace.post("cleo", "ops", "the queue is long again")
-        await workspace.react("cleo", "ops", ts, "eyes")
-        await workspace.wait_for(
-            lambda: any("can start this" in e["text"] for e in workspace.ephemerals("cleo"))
-        )
-        thread = ThreadView(workspace, "ops", ts)
-        assert len(thread.messages()) == 1
-        await workspace.react("dev", "ops", ts, "eyes")
-        await thread.says("Looking at: the queue is long again")
-        await thread.says("Done?")
-        await workspace.react("ana", "ops", ts, "eyes")
-        await workspace.settled()
-        await thread.reply("dev", "yes")
-        await thread.says("Completed")
-        said = [message for message in thread.messages() if message["text"].startswith("Looking at")]
-        assert len(said) == 1
+    ts = await workspace.post("cleo", "ops", "the queue is long again")
+    await workspace.react("cleo", "ops", ts, "eyes")
+    await workspace.wait_for(
+        lambda: any("can start this" in e["text"] for e in workspace.ephemerals("cleo"))
+    )
+    thread = ThreadView(workspace, "ops", ts)
+    assert len(thread.messages()) == 1
+    await workspace.react("dev", "ops", ts, "eyes")
+    await thread.says("Looking at: the queue is long again")
+    await thread.says("Done?")
+    await workspace.react("ana", "ops", ts, "eyes")
+    await workspace.settled()
+    await thread.reply("dev", "yes")
+    await thread.says("Completed")
+    said = [message for message in thread.messages() if message["text"].startswith("Looking at")]
+    assert len(said) == 1
 
 
 LIMITED = """
@@ -161,42 +157,36 @@ nodes:
 """
 
 
-@simulated
-async def test_a_person_over_the_limit_is_told_which_and_until_when(tmp_path: Path) -> None:
+@in_town({"hello": LIMITED}, rates=Rates(person=Rate(2, 600.0)))
+async def test_a_person_over_the_limit_is_told_which_and_until_when(workspace: TownWorkspace) -> None:
     """The start beyond the limit of a person is refused with the limit and when it has ended; others continue."""
-    rates = Rates(person=Rate(2, 600.0))
-    async with inhabited_town(tmp_path, {"hello": LIMITED}, rates=rates) as (workspace, _):
-        for _ in range(2):
-            await (await start_flow(workspace, "ana", "ops", "hello")).says("Hello there")
-        third = await start_flow(workspace, "ana", "ops", "hello")
-        await third.says("You have started 2 flows within 10 min, which is the limit")
-        await (await start_flow(workspace, "ben", "ops", "hello")).says("Hello there")
-        assert third.count("Hello there") == 0
+    for _ in range(2):
+        await start_flow(workspace, "ana", "ops", "hello", says="Hello there")
+    third = await start_flow(workspace, "ana", "ops", "hello")
+    await third.says("You have started 2 flows within 10 min, which is the limit")
+    await start_flow(workspace, "ben", "ops", "hello", says="Hello there")
+    assert third.count("Hello there") == 0
 
 
-@simulated
-async def test_channels_and_people_that_are_not_listed_start_nothing(tmp_path: Path) -> None:
+@in_town({"hello": LIMITED}, channels=frozenset({"C0LOCALOPS"}), users=frozenset({"@sre"}))
+async def test_channels_and_people_that_are_not_listed_start_nothing(workspace: TownWorkspace) -> None:
     """With SAYSO_CHANNELS and SAYSO_USERS only those channels and people count, and others are told so."""
-    listed = {"channels": frozenset({"C0LOCALOPS"}), "users": frozenset({"@sre"})}
-    async with inhabited_town(tmp_path, {"hello": LIMITED}, **listed) as (workspace, _):
-        elsewhere = await start_flow(workspace, "ben", "releases", "hello")
-        await elsewhere.says("SAYSO_CHANNELS does not list this channel")
-        stranger = await start_flow(workspace, "cleo", "ops", "hello")
-        await stranger.says("not open to everybody here")
-        await (await start_flow(workspace, "dev", "ops", "hello")).says("Hello there")
+    elsewhere = await start_flow(workspace, "ben", "releases", "hello")
+    await elsewhere.says("SAYSO_CHANNELS does not list this channel")
+    stranger = await start_flow(workspace, "cleo", "ops", "hello", says="not open to everybody here")
+    await start_flow(workspace, "dev", "ops", "hello", says="Hello there")
 
 
 HERE_ONLY = LIMITED.replace("flow: hello", 'flow: hello\nchannels: ["#releases"]')
 
 
-@simulated
-async def test_a_flow_is_started_in_its_own_channels_only(tmp_path: Path) -> None:
+@in_town({"hello": HERE_ONLY})
+async def test_a_flow_is_started_in_its_own_channels_only(workspace: TownWorkspace) -> None:
     """A flow with `channels` says where it is started when somebody tries elsewhere."""
-    async with inhabited_town(tmp_path, {"hello": HERE_ONLY}) as (workspace, _):
-        await (await start_flow(workspace, "ana", "ops", "hello")).says(
-            "cannot be started here, only in #releases"
-        )
-        await (await start_flow(workspace, "ana", "releases", "hello")).says("Hello there")
+    await (await start_flow(workspace, "ana", "ops", "hello")).says(
+        "cannot be started here, only in #releases"
+    )
+    await start_flow(workspace, "ana", "releases", "hello", says="Hello there")
 
 
 CI = """
@@ -284,33 +274,31 @@ nodes:
 }
 
 
-@simulated
-async def test_a_shortcut_starts_a_flow_about_a_message(tmp_path: Path) -> None:
+@in_town(SHORTCUTS)
+async def test_a_shortcut_starts_a_flow_about_a_message(workspace: TownWorkspace) -> None:
     """The shortcut offers the flows that take a message; the chosen one asks for the rest and runs in its thread."""
-    async with inhabited_town(tmp_path, SHORTCUTS) as (workspace, _):
-        ts = await workspace.post("cleo", "ops", "The queue is long *again*")
-        await workspace.shortcut("ana", "sayso:run", "ops", ts)
-        await workspace.wait_for(lambda: bool(workspace.views("ana")))
-        (view,) = workspace.views("ana")
-        assert "Look into this" in words(view)
-        await workspace.submit_view("ana", view["id"], {"flow": "0"})
-        (form,) = workspace.views("ana")
-        assert "urgent" in words(form).lower()
-        assert "what" not in {block["block_id"] for block in form["blocks"]}
-        await workspace.submit_view("ana", form["id"])
-        thread = ThreadView(workspace, "ops", ts)
-        said = await thread.says("Urgent false: The queue is long")
-        assert f"/{ts}" in said["text"]
+    ts = await workspace.post("cleo", "ops", "The queue is long *again*")
+    await workspace.shortcut("ana", "sayso:run", "ops", ts)
+    await workspace.wait_for(lambda: bool(workspace.views("ana")))
+    (view,) = workspace.views("ana")
+    assert "Look into this" in words(view)
+    await workspace.submit_view("ana", view["id"], {"flow": "0"})
+    (form,) = workspace.views("ana")
+    assert "urgent" in words(form).lower()
+    assert "what" not in {block["block_id"] for block in form["blocks"]}
+    await workspace.submit_view("ana", form["id"])
+    thread = ThreadView(workspace, "ops", ts)
+    said = await thread.says("Urgent false: The queue is long")
+    assert f"/{ts}" in said["text"]
 
 
-@simulated
-async def test_with_one_flow_the_shortcut_asks_for_its_inputs_at_once(tmp_path: Path) -> None:
+@in_town({"note": SHORTCUTS["note"]})
+async def test_with_one_flow_the_shortcut_asks_for_its_inputs_at_once(workspace: TownWorkspace) -> None:
     """Where one flow takes a message its form is opened at once, and a reply in a thread starts it in that thread."""
-    async with inhabited_town(tmp_path, {"note": SHORTCUTS["note"]}) as (workspace, _):
-        root = await workspace.post("ben", "ops", "Talk")
-        ts = await workspace.post("cleo", "ops", "more talk", root)
-        await workspace.shortcut("ana", "sayso:run", "ops", ts)
-        await workspace.wait_for(lambda: bool(workspace.views("ana")))
-        (view,) = workspace.views("ana")
-        await workspace.submit_view("ana", view["id"])
-        await ThreadView(workspace, "ops", root).says("Noted: more talk")
+    root = await workspace.post("ben", "ops", "Talk")
+    ts = await workspace.post("cleo", "ops", "more talk", root)
+    await workspace.shortcut("ana", "sayso:run", "ops", ts)
+    await workspace.wait_for(lambda: bool(workspace.views("ana")))
+    (view,) = workspace.views("ana")
+    await workspace.submit_view("ana", view["id"])
+    await ThreadView(workspace, "ops", root).says("Noted: more talk")

@@ -317,10 +317,12 @@ def _strings(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-async def start_flow(workspace: Acts, user: str, channel: str, line: str) -> ThreadView:
-    """Mention the bot, and the thread that follows."""
-    ts = await workspace.post(user, channel, f"@sayso {line}")
-    return ThreadView(workspace, channel, str(ts))
+async def start_flow(workspace: Acts, user: str, channel: str, line: str, *, says: str = "") -> ThreadView:
+    """Mention the bot, and the thread that follows, once it says this."""
+    thread = ThreadView(workspace, channel, await workspace.post(user, channel, f"@sayso {line}"))
+    if says:
+        await thread.says(says)
+    return thread
 
 
 def counted(path: Path) -> list[str]:
