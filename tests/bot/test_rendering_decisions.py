@@ -1,4 +1,4 @@
-"""Decisions as messages: votes, what was changed, what will run, and the buttons that open something."""
+"""Decisions as messages: what the gallery (`test_faces.py`) does not show, such as long commands and many calls."""
 
 from __future__ import annotations
 
@@ -19,31 +19,11 @@ from bot.rendering.prompts import question_message, session_face
 from bot.rendering.text import shown
 from bot.workspace.blocks import check_message, check_view
 from engine.journal.state import Asked
-from tests.bot.rendering_cases import (
-    ANA,
-    BEN,
-    HOSTILE,
-    T0,
-    T1,
-    Flow,
-    buttons,
-    card,
-    prompt,
-    session,
-    texts,
-    wild,
-)
+from tests.bot.rendering_cases import ANA, BEN, T0, T1, Flow, buttons, prompt, session, texts, wild
 from tests.support.proving import tries
 
 FLOW = Flow()
-FORM = {
-    "fields": [
-        {"name": "region", "type": "string", "title": "Region", "default": "eu"},
-        {"name": "count", "type": "integer", "title": "How many", "default": 3},
-    ]
-}
 COVERS = {"nodeId": "tell", "path": "tell", "type": "shell", "text": "rm -rf \\\n  /srv/old", "digest": "d"}
-DEV = {"id": "U0LOCALDEV", "name": "Dev"}
 
 
 def vote(actor: dict[str, Any], word: str = "approve", reason: str | None = None) -> dict[str, Any]:
@@ -67,61 +47,6 @@ def code(blocks: list[dict[str, Any]]) -> str:
     )
 
 
-def test_the_tally_names_who_approved_on_the_prompt_and_on_the_card() -> None:
-    """With a quorum of two the first vote is on the message and on the card, and the reason of a rejection."""
-    one = prompt(required=2, votes=(vote(BEN), vote(DEV, "reject", "too late")))
-    said = shown_as(one)
-    assert "1 of 2 approved: <@U0LOCALBEN> · rejected: <@U0LOCALDEV>" in said
-    assert "<@U0LOCALDEV>: “too late”" in said
-    on_card = "\n".join(texts(card(session(one), FLOW, T1).blocks))
-    assert "1 of 2 approved: <@U0LOCALBEN>" in on_card
-
-
-def test_an_answer_in_place_of_a_tool_is_written_in_a_view_and_stands_on_the_message() -> None:
-    """A press of *Answer…* decides nothing: it opens the view. The closed message has the words."""
-    options = [{"value": "approve", "label": "Approve", "style": None}]
-    options.append({"value": "answer", "label": "Answer", "style": None})
-    one = prompt(options=tuple(options))
-    pressed = {
-        b["text"]["text"]: b["action_id"] for b in buttons(question_message(session(one), one, FLOW).blocks)
-    }
-    assert pressed["Answer…"] == "sayso:open:answer:1"
-    done = replace(one, status="answered", actor=BEN, answer={"value": "answer", "reason": "It is gone"})
-    assert "entered this result instead:* by <@U0LOCALBEN>" in shown_as(done)
-    assert "“It is gone”" in shown_as(done)
-
-
-def test_before_the_first_vote_the_quorum_is_said() -> None:
-    """A quorum is announced before anybody voted; where one person decides there is no tally."""
-    assert "0 of 2 approved" in shown_as(prompt(required=2))
-    assert "approved" not in shown_as(prompt())
-
-
-def test_a_closed_quorum_names_all_who_decided_and_no_others() -> None:
-    """The verdict names the people on its side, with the reason."""
-    answer = {"value": "approve", "text": "Approve", "votes": [vote(BEN), vote(ANA, "reject"), vote(DEV)]}
-    one = prompt(status="answered", required=2, answer=answer, actor=DEV, at=T1)
-    assert "by <@U0LOCALBEN> and <@U0LOCALDEV>" in shown_as(one)
-
-
-def test_a_rejection_says_why() -> None:
-    """The reason stands with the verdict, and nothing in it is markup."""
-    answer = {"value": "reject", "text": "Reject", "reason": HOSTILE}
-    said = shown_as(prompt(status="answered", answer=answer, actor=BEN, at=T1))
-    assert "🚫 *Rejected* by <@U0LOCALBEN>" in said
-    assert "“&lt;!channel&gt;" in said
-    assert "<!channel>" not in said
-
-
-def test_what_was_changed_is_shown_as_old_and_new() -> None:
-    """A field that people changed shows both values, one that they left shows one, and who changed it is named."""
-    said = shown_as(prompt(form=FORM, values={"region": "us", "count": 3}, editors=["U0LOCALBEN"]))
-    assert "• *Region:* eu → *us*" in said
-    assert "• *How many:* 3" in said
-    assert "→ *3*" not in said
-    assert "<@U0LOCALBEN>" in said
-
-
 def test_a_person_in_a_field_is_called_by_nobody_who_did_not_ask_for_it() -> None:
     """What is posted has the id of whoever was chosen, for a mention would call them; the closed message is an edit and
     shows the name."""
@@ -136,21 +61,6 @@ def test_a_person_in_a_field_is_called_by_nobody_who_did_not_ask_for_it() -> Non
     answer = {"value": "approve", "text": "Approve", "values": values}
     closed = prompt(status="answered", form=form, values=values, answer=answer, actor=BEN, at=T1)
     assert "*<@U0LOCALCLEO>*" in shown_as(closed)
-
-
-def test_the_difference_stays_when_the_prompt_is_closed() -> None:
-    """What was approved says afterwards what had been changed before."""
-    answer = {"value": "approve", "text": "Approve", "values": {"region": "us", "count": 3}}
-    closed = prompt(status="answered", form=FORM, values={"region": "us"}, answer=answer, actor=BEN, at=T1)
-    assert "eu → *us*" in shown_as(closed)
-
-
-def test_what_will_run_stands_in_full_in_a_code_block() -> None:
-    """The covered step's text is shown as it is, open and closed, where no markup counts."""
-    for status in ("shown", "answered"):
-        answer = {"value": "approve"} if status == "answered" else None
-        one = prompt(status=status, covers=COVERS, answer=answer, actor=BEN, at=T1)
-        assert code(question_message(session(one), one, FLOW).blocks) == COVERS["text"]
 
 
 @pytest.mark.parametrize("message", ["Delete it?", "word " * 4_000])
@@ -193,47 +103,6 @@ def test_what_even_a_modal_does_not_hold_is_counted(char: str) -> None:
     assert 0 < missing < 400_000
     assert f"*Cut off:* {missing:,} more characters not shown" in texts(blocks)[-1]
     assert "*Cut off:*" in "".join(texts(blocks[:start]))
-
-
-def test_rejecting_opens_a_question_where_a_reason_is_needed() -> None:
-    """The button of a rejection that needs a reason opens a modal; approving stays one press."""
-    one = prompt(requireReason=True)
-    found = buttons(question_message(session(one), one, FLOW).blocks)
-    assert [(b["text"]["text"], b["action_id"], b["value"]) for b in found] == [
-        ("Approve", "sayso:option:0", "prompt-1|cafe12345678|0"),
-        ("Reject…", "sayso:open:answer:1", "prompt-1|cafe12345678|1"),
-    ]
-
-
-def test_what_may_be_changed_has_a_button() -> None:
-    """An approval with editable fields has Edit behind its two buttons."""
-    one = prompt(form=FORM, editable=["region"])
-    found = buttons(question_message(session(one), one, FLOW).blocks)
-    assert [b["text"]["text"] for b in found] == ["Approve", "Reject", "Edit…"]
-    assert found[2]["action_id"] == "sayso:open:edit"
-
-
-def test_the_menu_hands_a_prompt_over_and_rejects_with_a_reason() -> None:
-    """Every open prompt can be handed over; an approval can also be rejected with words where none are needed."""
-
-    def entries(one: Asked) -> list[str]:
-        menu = question_message(session(one), one, FLOW).blocks[0]["accessory"]
-        assert menu["action_id"] == "sayso:open:more"
-        return [option["value"] for option in menu["options"]]
-
-    assert entries(prompt("ask")) == ["hand|prompt-1|cafe12345678"]
-    assert entries(prompt()) == ["answer|prompt-1|cafe12345678|1", "hand|prompt-1|cafe12345678"]
-    assert entries(prompt(requireReason=True)) == ["hand|prompt-1|cafe12345678"]
-
-
-def test_whoever_handed_it_over_is_not_called_any_more() -> None:
-    """The first line calls the new person and not the one who handed over; another one says who did."""
-    handed = [{"by": BEN, "to": "U0LOCALDEV", "at": T0}]
-    one = prompt(approvers=["U0LOCALBEN", "U0LOCALDEV"], excluded=["U0LOCALBEN"], handed=handed)
-    first, *rest = shown_as(one).splitlines()
-    assert "<@U0LOCALDEV>" in first
-    assert "<@U0LOCALBEN>" not in first
-    assert any("<@U0LOCALBEN>" in line and "<@U0LOCALDEV>" in line for line in rest)
 
 
 @given(wild, wild)
