@@ -21,7 +21,7 @@ from engine.decide.policy import Gate
 from engine.flow.load import load_flow
 from engine.journal.events import Event
 from engine.journal.records import OutboxRow, PutOutbox, Row
-from engine.journal.state import State
+from engine.journal.state import Asked, State
 from engine.language import timestamps
 from engine.language.actors import Actor
 from engine.language.codec import decode
@@ -260,6 +260,16 @@ class Rig:
                     return found
                 await changed.wait()
 
+    async def comes(self, session_id: str, so: Callable[[State], object]) -> State:
+        """The session's state, once it is so."""
+
+        async def there() -> State | None:
+            state = await self.engine.state(session_id)
+            return state if so(state) else None
+
+        found: State = await self.until(there)
+        return found
+
     async def row(self, key: str) -> OutboxRow:
         """A row of the outbox."""
         row: OutboxRow = await self.writer.peek(self.store.outbox.row, key)
@@ -279,13 +289,8 @@ class Rig:
 
     async def shown(self, session_id: str) -> str:
         """Wait until the session knows that its first prompt is in front of people; the prompt's id."""
-
-        async def there() -> str | None:
-            state = await self.engine.state(session_id)
-            return next((key for key, prompt in state.prompts.items() if prompt.shown), None)
-
-        found: str = await self.until(there)
-        return found
+        state = await self.comes(session_id, lambda state: any(map(shown, state.prompts.values())))
+        return next(key for key, prompt in state.prompts.items() if shown(prompt))
 
     async def thread(self, session_id: str) -> list[Json]:
         """The bot's messages in the session's thread, oldest first."""
@@ -306,6 +311,11 @@ class Rig:
     def calls(self, method: str) -> int:
         """How often a method of the Web API was called."""
         return len(self.workspace.calls_to(method))
+
+
+def shown(prompt: Asked) -> bool:
+    """Whether a question is in front of people."""
+    return prompt.shown is not None
 
 
 async def _nothing(config: dict[str, Any], ctx: NodeContext) -> Completed:

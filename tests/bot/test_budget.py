@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from bot.wire import limits
 from bot.wire.budget import FULL, Budget, Limit, Urgency, limits_of, urgency
 from bot.wire.client import RateLimited, in_turn
 from engine.storage.open import MemoryStore
-from tests.support.inprocess import play
+from tests.support.simulated import simulated
 
 POST, EDIT, READ = "chat.postMessage", "chat.update", "conversations.replies"
 MINUTE = 60.0
@@ -49,16 +49,6 @@ class Slack:
         taken.append(now)
 
 
-def told(story: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    """A test in simulated time."""
-
-    def run() -> None:
-        play(story)
-
-    run.__name__, run.__doc__ = story.__name__, story.__doc__
-    return run
-
-
 def called(budget: Budget, slack: Slack, method: str, how: Urgency, channel: str = "") -> asyncio.Task[float]:
     """A call of that urgency; the result is when Slack had it."""
 
@@ -75,7 +65,8 @@ async def all_of(tasks: list[asyncio.Task[float]]) -> list[float]:
     return list(await asyncio.gather(*tasks))
 
 
-async def a_minute_takes_no_more_than_the_limit() -> None:
+@simulated
+async def test_a_minute_takes_no_more_than_the_limit() -> None:
     """However many calls wait, no sixty seconds have more of them than Slack takes: none is refused."""
     slack, budget = Slack({EDIT: 50}), Budget()
     await all_of([called(budget, slack, EDIT, Urgency.WAITED_FOR) for _ in range(170)])
@@ -84,10 +75,8 @@ async def a_minute_takes_no_more_than_the_limit() -> None:
     assert slack.taken[EDIT][49] < 1.0
 
 
-test_a_minute_takes_no_more_than_the_limit = told(a_minute_takes_no_more_than_the_limit)
-
-
-async def the_more_urgent_goes_first_and_then_the_older() -> None:
+@simulated
+async def test_the_more_urgent_goes_first_and_then_the_older() -> None:
     """What is asked overtakes what is only told; of two alike the older goes first."""
     slack, budget = Slack(), Budget({EDIT: Limit(1)})
     order = [Urgency.RESULT, Urgency.PROGRESS, Urgency.QUESTION, Urgency.RESULT, Urgency.QUESTION]
@@ -98,10 +87,8 @@ async def the_more_urgent_goes_first_and_then_the_older() -> None:
     assert sorted(range(5), key=times.__getitem__) == [2, 4, 0, 3, 1]
 
 
-test_the_more_urgent_goes_first_and_then_the_older = told(the_more_urgent_goes_first_and_then_the_older)
-
-
-async def buttons_go_fast_behind_a_burst_of_cards() -> None:
+@simulated
+async def test_buttons_go_fast_behind_a_burst_of_cards() -> None:
     """Cards go at an even pace, a few ahead, so that sixty of them do not use up the minute: a press behind them waits
     seconds."""
     slack, budget = Slack({EDIT: 50}), Budget()
@@ -116,10 +103,8 @@ async def buttons_go_fast_behind_a_burst_of_cards() -> None:
     assert slack.refused == {}
 
 
-test_buttons_go_fast_behind_a_burst_of_cards = told(buttons_go_fast_behind_a_burst_of_cards)
-
-
-async def catch_up_leaves_ten_reads_to_others() -> None:
+@simulated
+async def test_catch_up_leaves_ten_reads_to_others() -> None:
     """Reads that nobody waits for go at once, but for ten: who waits for an answer has it at once."""
     slack, budget = Slack({READ: 50}), Budget()
     reads = [called(budget, slack, READ, Urgency.PROGRESS) for _ in range(60)]
@@ -131,10 +116,8 @@ async def catch_up_leaves_ten_reads_to_others() -> None:
     assert slack.refused == {}
 
 
-test_catch_up_leaves_ten_reads_to_others = told(catch_up_leaves_ten_reads_to_others)
-
-
-async def a_channel_takes_five_posts_and_then_one_a_second() -> None:
+@simulated
+async def test_a_channel_takes_five_posts_and_then_one_a_second() -> None:
     """Other channels have their own; edits are no posts."""
     slack, budget = Slack(), Budget()
     ops = [called(budget, slack, POST, Urgency.RESULT, "C1") for _ in range(8)]
@@ -145,10 +128,8 @@ async def a_channel_takes_five_posts_and_then_one_a_second() -> None:
     assert all(1.0 <= later - earlier <= 1.1 for earlier, later in pairwise(times[5:]))
 
 
-test_a_channel_takes_five_posts_and_then_one_a_second = told(a_channel_takes_five_posts_and_then_one_a_second)
-
-
-async def after_a_refusal_one_call_probes() -> None:
+@simulated
+async def test_after_a_refusal_one_call_probes() -> None:
     """Of fifty calls that wait while Slack refuses one tries at its end; other methods and channels continue."""
     slack, budget = Slack(), Budget(limits_of(None))
     slack.away_for[EDIT] = 5.0
@@ -165,10 +146,8 @@ async def after_a_refusal_one_call_probes() -> None:
     assert slack.taken[EDIT][1] - slack.taken[EDIT][0] >= slack.seconds
 
 
-test_after_a_refusal_one_call_probes = told(after_a_refusal_one_call_probes)
-
-
-async def a_refused_channel_holds_back_no_other() -> None:
+@simulated
+async def test_a_refused_channel_holds_back_no_other() -> None:
     """What Slack refuses in one channel is taken in another at once."""
     budget = Budget(limits_of(None))
     begun = asyncio.get_running_loop().time()
@@ -185,10 +164,8 @@ async def a_refused_channel_holds_back_no_other() -> None:
     assert asyncio.get_running_loop().time() - begun >= 30
 
 
-test_a_refused_channel_holds_back_no_other = told(a_refused_channel_holds_back_no_other)
-
-
-async def where_slack_takes_half_the_calls_few_are_refused() -> None:
+@simulated
+async def test_where_slack_takes_half_the_calls_few_are_refused() -> None:
     """A limit that is halved without notice: less goes through after each refusal, and after two minutes next to none is
     refused."""
     slack, budget = Slack({EDIT: 25}), Budget()
@@ -208,9 +185,6 @@ async def where_slack_takes_half_the_calls_few_are_refused() -> None:
     assert len(taken) > 0.8 * 25 * 8
 
 
-test_where_slack_takes_half_the_calls_few_are_refused = told(where_slack_takes_half_the_calls_few_are_refused)
-
-
 def test_each_refused_probe_doubles_the_wait_up_to_four_times_what_slack_says() -> None:
     """Slack may count what it refuses: whoever asks each time it may would be refused forever."""
     gate, at, waits = limits.MethodGate(50), 0.0, list[float]()
@@ -222,47 +196,42 @@ def test_each_refused_probe_doubles_the_wait_up_to_four_times_what_slack_says() 
     assert waits == [2, 4, 8, 8]
 
 
-def test_a_spell_is_two_lines_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+@simulated
+async def test_a_spell_is_two_lines_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """One line when Slack begins to refuse, and one when it takes calls again, with how many; not one for each call."""
-
-    async def story() -> None:
-        slack, budget = Slack(), Budget()
-        slack.away_for[EDIT] = 40.0
-        tasks = [called(budget, slack, EDIT, Urgency.WAITED_FOR) for _ in range(30)]
-        await asyncio.sleep(1)
-        (full,) = budget.full()
-        assert (full.method, full.waiting) == (EDIT, 30)
-        await all_of(tasks)
-        assert budget.full() == []
-
-    with caplog.at_level(logging.INFO, "sayso.slack"):
-        play(story)
+    caplog.set_level(logging.INFO, "sayso.slack")
+    slack, budget = Slack(), Budget()
+    slack.away_for[EDIT] = 40.0
+    tasks = [called(budget, slack, EDIT, Urgency.WAITED_FOR) for _ in range(30)]
+    await asyncio.sleep(1)
+    (full,) = budget.full()
+    assert (full.method, full.waiting) == (EDIT, 30)
+    await all_of(tasks)
+    assert budget.full() == []
     first, last = caplog.messages
     assert first.startswith("Slack refuses chat.update")
     assert "8 calls were refused" in last
 
 
-def test_a_method_is_used_up_when_one_call_waits_long(caplog: pytest.LogCaptureFixture) -> None:
+@simulated
+async def test_a_method_is_used_up_when_one_call_waits_long(caplog: pytest.LogCaptureFixture) -> None:
     """Where all wait, but each for some seconds only, nothing is said; then one line, and one when it has ended."""
-
-    async def story() -> None:
-        slack, budget = Slack(), Budget()
-        tasks = [called(budget, slack, EDIT, Urgency.CLOSING) for _ in range(8)]
-        for _ in range(60):
-            await asyncio.sleep(limits.WINDOW / 50)
-            tasks.append(called(budget, slack, EDIT, Urgency.CLOSING))
-            assert any(not task.done() for task in tasks)
-        assert caplog.messages == []
-        await all_of([*tasks, *(called(budget, slack, EDIT, Urgency.CLOSING) for _ in range(20))])
-
-    with caplog.at_level(logging.INFO, "sayso.slack"):
-        play(story)
+    caplog.set_level(logging.INFO, "sayso.slack")
+    slack, budget = Slack(), Budget()
+    tasks = [called(budget, slack, EDIT, Urgency.CLOSING) for _ in range(8)]
+    for _ in range(60):
+        await asyncio.sleep(limits.WINDOW / 50)
+        tasks.append(called(budget, slack, EDIT, Urgency.CLOSING))
+        assert any(not task.done() for task in tasks)
+    assert caplog.messages == []
+    await all_of([*tasks, *(called(budget, slack, EDIT, Urgency.CLOSING) for _ in range(20))])
     first, last = caplog.messages
     assert first.startswith("the calls of a minute are used up for chat.update")
     assert last.startswith("chat.update continues")
 
 
-async def where_slack_is_away_one_call_at_a_time_looks_for_it() -> None:
+@simulated
+async def test_where_slack_is_away_one_call_at_a_time_looks_for_it() -> None:
     """After three calls without an answer the others wait for each other, whatever they call."""
     budget, most, now = Budget(limits_of(None)), 0, 0
 
@@ -284,12 +253,8 @@ async def where_slack_is_away_one_call_at_a_time_looks_for_it() -> None:
     assert most == 1
 
 
-test_where_slack_is_away_one_call_at_a_time_looks_for_it = told(
-    where_slack_is_away_one_call_at_a_time_looks_for_it
-)
-
-
-async def a_turn_that_is_not_used_goes_to_the_next() -> None:
+@simulated
+async def test_a_turn_that_is_not_used_goes_to_the_next() -> None:
     """Who reserved a turn and makes no call, or was cancelled meanwhile, has used nothing up."""
     slack, budget = Slack(), Budget({EDIT: Limit(1)})
     async with budget.reserved(EDIT):
@@ -302,9 +267,6 @@ async def a_turn_that_is_not_used_goes_to_the_next() -> None:
     begun = asyncio.get_running_loop().time()
     await called(budget, slack, EDIT, Urgency.RESULT)
     assert asyncio.get_running_loop().time() - begun < 62
-
-
-test_a_turn_that_is_not_used_goes_to_the_next = told(a_turn_that_is_not_used_goes_to_the_next)
 
 
 def test_limits_are_overridden_by_method() -> None:
@@ -352,20 +314,20 @@ def no_even_pace(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("mutant", "test"),
     [
-        (a_token_bucket, a_minute_takes_no_more_than_the_limit),
-        (everybody_probes, after_a_refusal_one_call_probes),
-        (no_even_pace, buttons_go_fast_behind_a_burst_of_cards),
+        (a_token_bucket, test_a_minute_takes_no_more_than_the_limit),
+        (everybody_probes, test_after_a_refusal_one_call_probes),
+        (no_even_pace, test_buttons_go_fast_behind_a_burst_of_cards),
     ],
 )
 def test_a_fault_of_the_budget_is_noticed(
     mutant: Callable[[pytest.MonkeyPatch], None],
-    test: Callable[[], Coroutine[Any, Any, None]],
+    test: Callable[[], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With each of these faults one of the tests above fails."""
     mutant(monkeypatch)
     with pytest.raises(AssertionError):
-        play(test)
+        test()
 
 
 # --- where it is told and set ------------------------------------------------------------------------------

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
-from functools import wraps
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,21 +12,11 @@ import pytest
 from bot.handlers.catchup import PAGE
 from bot.handlers.delivered import NOTED_SECONDS, Delivered
 from tests.simulation.mutants import skips_on_reply_count_alone
-from tests.support.inprocess import play
+from tests.support.simulated import simulated
 from tests.support.threads import BEGAN, Threads
 
 REPLIES, HISTORY = "conversations.replies", "conversations.history"
 HOUR, DAY = 3600.0, 86400.0
-
-
-def simulated(story: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """A story in simulated time."""
-
-    @wraps(story)
-    def run(*args: Any, **given: Any) -> None:
-        play(lambda: story(*args, **given))
-
-    return run
 
 
 @simulated

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +11,8 @@ import pytest
 
 from bot.intents.session_rows import file_row
 from engine.journal.state import State
-from tests.bot.outbound_kit import Rig, key_of, running_rig
+from tests.bot.outbound_kit import Rig, key_of
 from tests.support.workspace import Json
-
-
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    """A bot without its ears."""
-    async with running_rig(tmp_path, "memory:") as running:
-        yield running
 
 
 def message(config: str, *, before: str = "", inputs: str = "{}") -> str:
@@ -37,13 +29,7 @@ nodes:
 
 async def ended(rig: Rig, session_id: str) -> State:
     """Wait for the session's end; its state."""
-
-    async def there() -> State | None:
-        state = await rig.engine.state(session_id)
-        return state if state.ended else None
-
-    found: State = await rig.until(there)
-    return found
+    return await rig.comes(session_id, lambda state: state.ended)
 
 
 async def told(rig: Rig, config: str, **inputs: Any) -> tuple[State, list[Json]]:

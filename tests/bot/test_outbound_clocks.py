@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 
-import pytest
 
 from engine.decide.commands import HandOver
-from tests.bot.outbound_kit import Rig, key_of, running_rig, stands_in
+from tests.bot.outbound_kit import Rig, key_of, stands_in
 from tests.support.workspace import Json
 
 MINUTE = 60.0
-
-
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    """A rig that serves but does not send yet."""
-    async with running_rig(tmp_path) as running:
-        yield running
 
 
 def flow(clocks: str, kind: str = "approval") -> str:
@@ -45,6 +35,11 @@ async def told(rig: Rig, session_id: str, count: int, sign: str) -> list[str]:
 
     found: list[str] = await rig.until(there)
     return found
+
+
+async def reminded(rig: Rig, session_id: str, count: int) -> None:
+    """Wait until the session has reminded so often of its question."""
+    await rig.comes(session_id, lambda state: [one.reminders for one in state.prompts.values()] == [count])
 
 
 async def test_a_reminder_mentions_those_who_are_asked_with_a_link_and_its_number(rig: Rig) -> None:
@@ -76,11 +71,7 @@ async def test_an_hour_without_slack_gives_one_reminder(rig: Rig) -> None:
     await rig.crash()
     for count in (1, 2, 3):
         rig.later(10 * MINUTE)
-
-        async def reminded(count: int = count) -> bool:
-            return (await rig.engine.state(session_id)).prompts[prompt_id].reminders == count
-
-        await rig.until(reminded)
+        await reminded(rig, session_id, count)
     rig.send()
     assert (await rig.settled(f"remind:{prompt_id}:3"))["state"] == "sent"
     (text,) = await told(rig, session_id, 1, "🔔")
@@ -157,11 +148,7 @@ async def test_an_answer_before_it_was_sent_makes_a_reminder_needless(rig: Rig) 
     prompt_id = await rig.shown(session_id)
     await rig.crash()
     rig.later(10 * MINUTE)
-
-    async def reminded() -> bool:
-        return (await rig.engine.state(session_id)).prompts[prompt_id].reminders == 1
-
-    await rig.until(reminded)
+    await reminded(rig, session_id, 1)
     await rig.answer(session_id, "ben", value="approve")
     rig.send()
     assert (await rig.settled(f"remind:{prompt_id}:1")).get("dropped") is True

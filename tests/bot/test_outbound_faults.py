@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
@@ -21,18 +19,11 @@ from engine.language import timestamps
 from engine.language.codec import decode, encode
 from engine.language.errors import StorageBroken, StorageError, StorageFull
 from engine.run.stored import utc_now
-from tests.bot.outbound_kit import APPROVAL, ASK, Rig, buttons, running_rig, stands_in
+from tests.bot.outbound_kit import APPROVAL, ASK, Rig, buttons, stands_in
 from tests.support.workspace import Json
 
 NEVER = (3600.0,)
 """Look delays that no test lives long enough for."""
-
-
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    """A bot without its ears."""
-    async with running_rig(tmp_path, "memory:") as running:
-        yield running
 
 
 async def root(rig: Rig, channel: str = "ops") -> str:

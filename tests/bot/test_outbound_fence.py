@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -18,19 +17,12 @@ from engine.language.errors import FenceLost
 from engine.nodes.runtime.effects import FREE, under
 from engine.run.stored import utc_now
 from engine.storage.fence import WorkPermit
-from tests.bot.outbound_kit import ASK, Rig, key_of, running_rig
+from tests.bot.outbound_kit import ASK, Rig, key_of
 from tests.bot.test_outbound_faults import a_note, copies, root
 from tests.support.fencing import Lasting, Lease
 from tests.support.workspace import Json
 
 HERE = "C0LOCALOPS"
-
-
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    """A bot without its ears, whose lease the test keeps."""
-    async with running_rig(tmp_path, "memory:") as running:
-        yield running
 
 
 def leased(rig: Rig) -> Lease:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from unittest.mock import patch
 
 import pytest
@@ -19,20 +18,13 @@ from engine.journal.records import OutboxRow, PutOutbox
 from engine.journal.state import State
 from engine.language.codec import decode
 from prompt_state.question_row import thread_key
-from tests.bot.outbound_kit import ASK, Rig, running_rig
+from tests.bot.outbound_kit import ASK, Rig
 from tests.bot.rendering_cases import T1, THREAD, prompt, session
 from tests.support.workspace import Json
 
 HERE = "C0LOCALOPS"
 BEGUN = [ev.FlowPaused(seq=5, timestamp=T1, reason="waiting")]
 ENDED = [ev.SessionEnd(seq=9, timestamp=T1, status="complete")]
-
-
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    """A bot without its ears."""
-    async with running_rig(tmp_path, "memory:") as running:
-        yield running
 
 
 def began(ts: str) -> PutOutbox:

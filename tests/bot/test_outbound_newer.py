@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -14,17 +12,10 @@ from bot.outbound import outbox_worker
 from bot.outbound.posts import Outcome, Sent
 from bot.outbound.senders import Rows
 from engine.journal.records import OutboxRow, PutOutbox
-from tests.bot.outbound_kit import Rig, running_rig
+from tests.bot.outbound_kit import Rig
 from tests.support.workspace import Json
 
 HOLOGRAM = PutOutbox("x:1", "x", "hologram", b"{}")
-
-
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    """A bot without its ears."""
-    async with running_rig(tmp_path, "memory:") as running:
-        yield running
 
 
 async def test_a_row_of_a_kind_that_is_not_known_is_left(rig: Rig) -> None:

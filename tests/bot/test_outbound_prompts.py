@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -17,15 +15,8 @@ from engine.journal.records import OutboxRow, PutOutbox
 from engine.journal.state import State
 from engine.language.actors import Actor
 from engine.language.codec import decode, encode
-from tests.bot.outbound_kit import APPROVAL, ASK, TELL, Rig, buttons, key_of, running_rig
+from tests.bot.outbound_kit import APPROVAL, ASK, TELL, Rig, buttons, key_of
 from tests.bot.rendering_cases import HOSTILE, texts
-
-
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    """A bot without its ears, on SQLite."""
-    async with running_rig(tmp_path) as running:
-        yield running
 
 
 async def ended(rig: Rig, session_id: str) -> None:
@@ -191,12 +182,7 @@ async def test_a_message_that_slack_refuses_fails_its_node(rig: Rig) -> None:
     rig.workspace.faults.fail("chat.postMessage", error="restricted_action", times=100)
     rig.send()
     session_id = await rig.start(TELL)
-
-    async def over() -> bool:
-        return (await rig.engine.state(session_id)).ended
-
-    await rig.until(over)
-    state = await rig.engine.state(session_id)
+    state = await rig.comes(session_id, lambda state: state.ended)
     assert state.outcome == "failed"
     assert state.error is not None
     assert state.error["type"] == "slack"
@@ -225,21 +211,6 @@ async def test_nothing_in_a_thread_overtakes_what_waits_for_the_card(rig: Rig) -
     await rig.settled("note:1")
     keys = [key_of(message) for message in await rig.thread(session_id)]
     assert keys == [card_key(session_id), "note:1"]
-
-
-async def test_a_prompt_that_slack_refuses_is_not_given_up(rig: Rig) -> None:
-    """Nobody could answer what nobody sees: its session is out of reach until Slack takes it."""
-    rig.workspace.faults.fail("chat.postMessage", error="restricted_action", times=100)
-    rig.send(unreachable_seconds=0.05)
-    session_id = await rig.start(ASK)
-
-    async def unreachable() -> bool:
-        return (await rig.engine.state(session_id)).phase == "unreachable"
-
-    await rig.until(unreachable)
-    assert (await rig.row(await prompt_row(rig, session_id))).state == "pending"
-    rig.workspace.faults.methods.clear()
-    await rig.shown(session_id)
 
 
 async def test_hostile_answers_and_inputs_are_inert_wherever_they_appear(rig: Rig) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -24,16 +22,9 @@ from bot.wire.client import (
     describe,
 )
 from engine.run.stored import utc_now
-from tests.bot.outbound_kit import Rig, running_rig
+from tests.bot.outbound_kit import Rig
 from tests.bot.rendering_cases import HOSTILE
 from tests.support.workspace import running_app
-
-
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    """A bot without its ears."""
-    async with running_rig(tmp_path, "memory:") as running:
-        yield running
 
 
 def whisper(name: str = "1") -> Any:

@@ -6,12 +6,10 @@ Real outbox, real slack_sdk, the local workspace over its sockets.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from bot.intents.agent_rows import (
     agent_rows,
@@ -33,13 +31,6 @@ from tests.support.workspace import Json
 
 TURN = "diagnose/turn[1]"
 NEXT = "diagnose/turn[2]"
-
-
-@pytest_asyncio.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    """A rig that serves but does not send yet."""
-    async with running_rig(tmp_path) as rig:
-        yield rig
 
 
 def text(*parts: str) -> list[Json]:
