@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import resource
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
@@ -71,13 +72,22 @@ async def status(client: Client) -> bytes:
         return head.split()[1]
 
 
-@pytest.fixture
-async def site() -> AsyncIterator[Site]:
+@asynccontextmanager
+async def listens() -> AsyncIterator[Site]:
     """One that listens."""
     found = Site()
     await found.start()
-    yield found
-    await found.stop()
+    try:
+        yield found
+    finally:
+        await found.stop()
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    """One that listens with the bounds that it has."""
+    async with listens() as found:
+        yield found
 
 
 @pytest.mark.parametrize("begun", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: bot\r\nX: "])
@@ -117,9 +127,7 @@ async def test_an_answer_takes_what_it_takes(site: Site, monkeypatch: pytest.Mon
 async def test_above_the_cap_whoever_has_waited_longest_has_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests are answered however many connections stand open without one, and those in progress are not ended."""
     monkeypatch.setattr(listening, "MOST_CONNECTIONS", 4)
-    site = Site()
-    await site.start()
-    try:
+    async with listens() as site:
         site.go.clear()
         asking = await site.client(GET)
         await site.asked.wait()
@@ -129,16 +137,12 @@ async def test_above_the_cap_whoever_has_waited_longest_has_to_go(monkeypatch: p
         assert await status(await site.client(GET)) == b"200"
         for client in silent[:6]:
             assert await ended(client)
-    finally:
-        await site.stop()
 
 
 async def test_requests_under_way_count_to_the_cap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where all connections have a request in progress, a new one is ended; also where requests came in one piece."""
     monkeypatch.setattr(listening, "MOST_CONNECTIONS", 2)
-    site = Site()
-    await site.start()
-    try:
+    async with listens() as site:
         first = await site.client(GET + GET)
         assert [await status(first) for _ in range(2)] == [b"200"] * 2
         site.asked.clear()
@@ -151,22 +155,16 @@ async def test_requests_under_way_count_to_the_cap(monkeypatch: pytest.MonkeyPat
         assert await ended(await site.client(GET))
         site.go.set()
         assert [await status(first), await status(first), await status(second)] == [b"200"] * 3
-    finally:
-        await site.stop()
 
 
 async def test_above_the_cap_bodies_that_do_not_come_have_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody holds up others with many requests that begin and do not continue."""
     monkeypatch.setattr(listening, "MOST_CONNECTIONS", 2)
-    site = Site()
-    await site.start()
-    try:
+    async with listens() as site:
         slow = [await site.client(BODY + b"x") for _ in range(3)]
         assert await ended(slow[0])
         assert await status(await site.client(GET)) == b"200"
         assert await ended(slow[1])
-    finally:
-        await site.stop()
 
 
 async def test_a_body_that_does_not_come_is_answered(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,10 +241,6 @@ def test_the_limit_of_files_is_raised(
 async def test_few_files_are_few_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a process may open few files, connections take a quarter of them at most."""
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (12, 12))
-    site = Site()
-    await site.start()
-    try:
+    async with listens() as site:
         clients = [await site.client() for _ in range(5)]
         assert all([await ended(client) for client in clients[:2]])
-    finally:
-        await site.stop()

@@ -229,24 +229,6 @@ async def test_what_a_kill_takes_from_a_conversation_is_seen(
     assert result.killed
 
 
-IN_PLACE = """
-claude:
-  - tools: [{name: shell, input: {command: systemctl restart checkout}}]
-  - expect: {result: it runs again since noon}
-    text: Somebody restarted it.
-steps:
-  - ana: {answer: it runs again since noon}
-  - expect: {status: complete, effects: [], said: {diagnose: Somebody restarted it}}
-"""
-
-
-async def test_an_answer_in_place_of_a_tool_is_its_result_whatever_is_killed(tmp_path: Path) -> None:
-    """The person's words are what the model reads, and the tool never runs."""
-    flow = FLOW.replace("[approve, edit, reject]", "[approve, reject, answer]")
-    result = await played(tmp_path, IN_PLACE, flow=flow, head=HEAD, kills=True, step=2)
-    assert result.passed, report(result)
-
-
 ALWAYS = """
 claude:
   - tools: [{name: shell, input: {command: systemctl restart checkout}}]
@@ -296,12 +278,6 @@ steps:
   - ana: Done
   - expect: {status: complete, posted: It runs again.}
 """
-
-
-async def test_what_a_server_asks_is_answered_in_a_scenario(tmp_path: Path) -> None:
-    """A fake of a server's tool asks for a form and sends people to a page before it gives its result."""
-    result = await played(tmp_path, ASKS, flow=SERVED, head=HEAD)
-    assert result.passed, report(result)
 
 
 async def test_what_a_server_asks_survives_every_kill(tmp_path: Path) -> None:
@@ -402,49 +378,3 @@ async def test_what_is_allowed_beyond_a_run_is_used_once_for_each_call_wherever_
     assert result.passed, report(result)
     used = [event for event in result.plain.events if event.type == "grant:used"]
     assert [event.grant["used"] for event in used] == [1, 2, 3]  # type: ignore[attr-defined]
-
-
-ANEW = """
-claude:
-  - tools: [{name: logs, input: {service: checkout}}]
-  - error: {kind: request_invalid}
-  - error: {kind: request_invalid}
-  - text: Found it at last.
-nodes:
-  diagnose.logs: {output: {stdout: out of memory}}
-steps:
-  - expect: {prompt: diagnose, choices: [Try again, Other model, Tell it, Stop], effects: [diagnose.logs]}
-  - ana: Try again
-  - expect: {prompt: diagnose}
-  - ana: "look at db-2 instead"
-  - expect: {status: complete, said: {diagnose: Found it at last}, effects: [diagnose.logs]}
-"""
-
-
-async def test_a_conversation_goes_on_once_wherever_it_is_killed(tmp_path: Path) -> None:
-    """Killed before and after every commit: a person's word counts once, and no tool runs for it by itself."""
-    result = await played(tmp_path, ANEW, flow=FLOW, head=HEAD, kills=True, step=1)
-    assert result.passed, report(result)
-
-
-PLANNED = """
-claude:
-  - text: I make a plan.
-    tools: [{name: plan, input: {steps: [{title: Look, status: in_progress}, {title: Restart, status: pending}]}}]
-  - expect: {result: shown}
-    tools: [{name: shell, input: {command: systemctl restart checkout}}]
-  - tools: [{name: plan, input: {steps: [{title: Look, status: complete}, {title: Restart, status: complete}]}}]
-  - text: Restarted.
-nodes: {diagnose.shell: done}
-steps:
-  - expect: {prompt: diagnose.shell, said: {diagnose: I make a plan}, effects: []}
-  - ana: approve
-  - expect: {status: complete, posted: Restarted., effects: [diagnose.shell]}
-"""
-
-
-async def test_a_plan_is_stated_and_ticked_wherever_it_is_killed(tmp_path: Path) -> None:
-    """Killed before and after every commit: nobody is asked about the plan, and the work in it is done once."""
-    flow = FLOW.replace("read_file, write_file]", "plan]")
-    result = await played(tmp_path, PLANNED, flow=flow, head=HEAD, kills=True, step=1)
-    assert result.passed, report(result)
