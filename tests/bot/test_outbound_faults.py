@@ -95,17 +95,6 @@ async def test_a_card_is_looked_for_although_it_was_refused_before_and_changed_m
     assert len(copies(rig, row.key)) == 1
 
 
-async def test_an_answer_that_is_lost_before_the_effect_is_posted_again(rig: Rig) -> None:
-    """The request failed at Slack's end without an effect: after both looks it is posted, once."""
-    ts = await root(rig)
-    rig.workspace.faults.fail("chat.postMessage", times=1, status=500)
-    rig.send()
-    await rig.put(a_note(ts))
-    assert (await rig.settled("note:1"))["state"] == "sent"
-    assert len(copies(rig, "note:1")) == 1
-    assert rig.calls("conversations.replies") >= 2
-
-
 async def test_a_lost_answer_is_not_looked_up_at_once(rig: Rig) -> None:
     """A message may appear late, so the first lookup waits, and nothing is posted again before the last lookup."""
     ts = await root(rig)

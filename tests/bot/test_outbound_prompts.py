@@ -16,7 +16,7 @@ from engine.journal.state import State
 from engine.language.actors import Actor
 from engine.language.codec import decode, encode
 from tests.bot.outbound_kit import APPROVAL, ASK, TELL, Rig, buttons, key_of
-from tests.bot.rendering_cases import HOSTILE, texts
+from tests.bot.rendering_cases import texts
 
 
 async def ended(rig: Rig, session_id: str) -> None:
@@ -71,25 +71,6 @@ async def test_mentions_that_cannot_be_looked_up_hold_nothing_back(rig: Rig) -> 
     await rig.shown(session_id)
     (prompt,) = await rig.thread(session_id)
     assert "@sre and ben@example.com" in "\n".join(texts(prompt["blocks"]))
-
-
-async def test_an_answered_prompt_loses_its_buttons_and_the_flow_goes_on(rig: Rig) -> None:
-    """The same message says who decided, and how it ended; what follows is posted below it."""
-    rig.send()
-    session_id = await rig.start(APPROVAL)
-    prompt_id = await rig.shown(session_id)
-    await rig.answer(session_id, "ben", value="approve")
-    await ended(rig, session_id)
-    await rig.settled(f"prompt:{prompt_id}")
-    card, told = await rig.thread(session_id)
-    assert buttons(card) == []
-    assert "by <@U0LOCALBEN>" in card["text"]
-    assert told["text"] == "Done with checkout"
-    assert "*Completed*" in card["text"]
-    state = await rig.engine.state(session_id)
-    output = state.nodes["tell"].output
-    assert (output["channel"], output["ts"]) == ("C0LOCALOPS", told["ts"])
-    assert output["permalink"].startswith(rig.workspace.url)
 
 
 async def test_messages_of_a_thread_keep_their_order(rig: Rig) -> None:
@@ -167,16 +148,6 @@ async def test_words_of_a_reply_are_not_repeated_above_it_after_a_restart(rig: R
     assert ("rather fine" in closed["text"]) is (came == "click")
 
 
-async def test_a_failed_session_says_what_one_can_do(rig: Rig) -> None:
-    """A bad end is told in the thread, with what was not done."""
-    rig.send()
-    flow = "flow: sad\nnodes:\n  - id: stop\n    type: fail\n    with: {message: no disk}\n  - id: later\n    type: noop\n"
-    session_id = await rig.start(flow)
-    await rig.settled(f"end:{session_id}")
-    note = (await rig.thread(session_id))[-1]["text"]
-    assert note.startswith("❌ *sad* failed at *stop*: no disk\n*Not done:* later.")
-
-
 async def test_a_message_that_slack_refuses_fails_its_node(rig: Rig) -> None:
     """Where only some may post the node fails with Slack's reason, and is not stuck."""
     rig.workspace.faults.fail("chat.postMessage", error="restricted_action", times=100)
@@ -211,31 +182,6 @@ async def test_nothing_in_a_thread_overtakes_what_waits_for_the_card(rig: Rig) -
     await rig.settled("note:1")
     keys = [key_of(message) for message in await rig.thread(session_id)]
     assert keys == [card_key(session_id), "note:1"]
-
-
-async def test_hostile_answers_and_inputs_are_inert_wherever_they_appear(rig: Rig) -> None:
-    """What people typed reaches Slack as text: nothing mentions everybody, links, or unfurls."""
-    rig.send()
-    flow = (
-        "flow: echo\ninputs: {what: {type: string}}\nnodes:\n"
-        "  - id: how\n    type: ask\n    with: {message: 'About {{ inputs.what }}?'}\n"
-        "  - id: say\n    type: message\n    with: {text: 'You said {{ nodes.how.text }}'}\n"
-    )
-    session_id = await rig.start(flow, what=HOSTILE)
-    prompt_id = await rig.shown(session_id)
-    await rig.answer(session_id, "ana", text=HOSTILE)
-    await ended(rig, session_id)
-    await rig.settled(f"prompt:{prompt_id}")
-    messages = await rig.thread(session_id)
-    for message in messages:
-        for text in [message["text"], *texts(message["blocks"])]:
-            assert "<!channel>" not in text
-            assert "<https://evil" not in text
-            assert "\u202e" not in text
-    assert any("&lt;!channel&gt;" in message["text"] for message in messages)
-    for call in rig.workspace.calls_to("chat.postMessage"):
-        assert (call.args["unfurl_links"], call.args["unfurl_media"]) == (False, False)
-        assert (call.args["parse"], call.args["link_names"]) == ("none", False)
 
 
 # --- slots -------------------------------------------------------------------------------------------------
@@ -331,18 +277,6 @@ async def _waits(rig: Rig, lane: str) -> bool:
 
 
 # --- cards -------------------------------------------------------------------------------------------------
-
-
-async def test_a_card_is_posted_once_and_edited_in_place(rig: Rig) -> None:
-    """However much happens, there is one card, and it ends with the newest state."""
-    rig.send()
-    session_id = await rig.start(APPROVAL)
-    await rig.shown(session_id)
-    await rig.answer(session_id, "dev", value="reject")
-    await ended(rig, session_id)
-    cards = [message for message in await rig.thread(session_id) if key_of(message) == card_key(session_id)]
-    assert len(cards) == 1
-    assert "🚫 *Rejected by Dev Rao*" in cards[0]["text"]
 
 
 async def test_changes_of_a_card_during_an_edit_become_one_edit(rig: Rig) -> None:

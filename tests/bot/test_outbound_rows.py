@@ -35,15 +35,6 @@ def whisper(name: str = "1") -> Any:
 # --- at most once ------------------------------------------------------------------------------------------
 
 
-async def test_an_ephemeral_is_seen_by_its_person(rig: Rig) -> None:
-    """Only the person that it is for sees it."""
-    rig.send()
-    await rig.put(whisper())
-    await rig.settled("ephemeral:1")
-    assert [message["text"] for message in rig.workspace.ephemerals("ben")] == ["only you"]
-    assert rig.workspace.ephemerals("ana") == []
-
-
 async def test_an_ephemeral_names_people_and_not_their_addresses(rig: Rig) -> None:
     """A refusal lists approvers as the flow does, by e-mail address; its reader sees whom that means."""
     rig.send()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 
-from bot.workspace import payloads
 from engine.language.codec import Json
 from engine.nodes.runtime.runner import Failed, NodeContext, Outcome
 from tests.support.hostile import markup
@@ -25,30 +24,6 @@ nodes:
 """,
 }
 DEV, CLEO = "U0LOCALDEV", "U0LOCALCLEO"
-
-
-async def command(place: Town, user: str, text: str) -> str:
-    """Use the slash command; the address that its answer goes to."""
-    url = f"{place.core.base_url}/response/x"
-    grant = {"trigger_id": f"trigger.{place.core.now_ts()}", "response_url": url}
-    body = payloads.slash_command(place.core.state, place.user(user), place.channel(), "/sayso", text, grant)
-    await place.deliver(body)
-    await place.settle()
-    return url
-
-
-@in_town(FLOWS)
-async def test_a_refused_command_posts_nothing_in_the_channel(place: Town) -> None:
-    """Whoever may not start a flow is told so alone: the channel does not read that they started it."""
-    before = len(place.calls)
-    await command(place, CLEO, "run deploy")
-    assert place.posted(before) == []
-    assert any(
-        "Only ben@example.com can start this" in str(call.args) for call in place.calls[before:]
-    )
-    assert place.store.sessions.heads(limit=9) == []
-    await command(place, "ben", "run deploy")
-    assert any("started *deploy*" in str(call.args["text"]) for call in place.posted(before))
 
 
 @in_town(FLOWS)

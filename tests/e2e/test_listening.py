@@ -251,23 +251,6 @@ async def test_of_the_bots_own_words_an_agent_knows_those_from_before_it_was_cal
     assert second.count("It was the pool.") == 1
 
 
-async def test_an_alert_is_read_with_the_words_of_its_attachments(
-    claude: ClaudeServer, tmp_path: Path
-) -> None:
-    """An app writes little or nothing into the text of a message: what it says beside it counts for an agent too."""
-    claude.queue(text("It was the pool."))
-    async with inhabited_town(tmp_path, {"look": CALLED}, env=claude.environ()) as (workspace, _):
-        pager = workspace.add_user("pager", is_bot=True)
-        workspace.join(pager, "ops")
-        told = [{"title": "CPU is high", "fields": [{"title": "host", "value": "web-7"}]}]
-        root = workspace.core.post(pager, workspace.channel("ops"), "", attachments=told)["ts"]
-        await workspace.post("ana", "ops", "@sayso look", thread_ts=root)
-        await ThreadView(workspace, "ops", str(root)).says("It was the pool.")
-    said = claude.requests[0].body["messages"][0]["content"][0]["text"]
-    assert "CPU is high" in said
-    assert "host: web-7" in said
-
-
 async def test_a_thread_that_cannot_be_read_is_said(claude: ClaudeServer, tmp_path: Path) -> None:
     """The agent works all the same, and knows that it does not know."""
     claude.queue(text("I do not know what was said."))

@@ -19,7 +19,6 @@ from tests.support import postgres
 from tests.support.acting import Workspace
 from tests.support.bot import BotProcess, counted, running_bot, start_flow
 from tests.support.pgbouncer import pooled
-from tests.support.standby import Pair
 
 pytestmark = pytest.mark.process
 KEY = "0123456789abcdef0123456789abcdef"
@@ -78,21 +77,6 @@ async def test_a_health_check_asks_the_server(
             raw.execute("UPDATE workers SET beat = beat - %s * interval '1 s'", (LIMIT_SECONDS,))
         dead = await asyncio.to_thread(cli.run, "doctor", "--live")
     assert (dead.code, dead.out) == (1, "No process serves the database.\n"), dead
-
-
-@pytest.mark.long
-async def test_a_restart_of_the_server_ends_nothing(
-    workspace: Workspace, tmp_path: Path, own_server: Any
-) -> None:
-    """The bot continues with what it had, and with what it is told then."""
-    log = tmp_path / "log"
-    env = {"SAYSO_DATABASE_URL": own_server.get_uri(), "SAYSO_SECRET_KEY": KEY}
-    async with running_bot(workspace, tmp_path, two_steps(log), **env):
-        thread = await start_flow(workspace, "ana", "ops", "steps", says="What now?")
-        await asyncio.to_thread(postgres.restart, own_server)
-        await thread.reply("ana", "carry-on")
-        await thread.says("All is done")
-    assert counted(log) == ["before", "after:carry-on"]
 
 
 TOLD = re.compile(
@@ -154,40 +138,4 @@ async def test_a_bot_behind_a_pooler_is_killed_and_goes_on_elsewhere(
                 await thread.says("All is done")
             finally:
                 await other.close()
-    assert counted(log) == ["before", "after:carry-on"]
-
-
-@pytest.mark.long
-async def test_a_standby_that_takes_over_ends_nothing(workspace: Workspace, tmp_path: Path) -> None:
-    """All processes of the primary are killed: with the URL of both the bot continues with what it had acknowledged."""
-    log, pair = tmp_path / "log", await asyncio.to_thread(Pair)
-    env = {"SAYSO_DATABASE_URL": pair.url, "SAYSO_SECRET_KEY": KEY}
-    try:
-        async with running_bot(workspace, tmp_path, two_steps(log), **env):
-            thread = await start_flow(workspace, "ana", "ops", "steps", says="What now?")
-            await asyncio.to_thread(pair.fail_over)
-            await thread.reply("ana", "carry-on")
-            await thread.says("All is done")
-    finally:
-        await asyncio.to_thread(pair.close)
-    assert counted(log) == ["before", "after:carry-on"]
-
-
-async def test_a_bot_whose_connections_are_ended_goes_on(
-    workspace: Workspace, tmp_path: Path, env: dict[str, str]
-) -> None:
-    """Also where that happens again and again: it connects again, and loses nothing."""
-    log = tmp_path / "log"
-    async with running_bot(workspace, tmp_path, two_steps(log), **env) as bot:
-        thread = await start_flow(workspace, "ana", "ops", "steps", says="What now?")
-        for _ in range(5):
-            with psycopg.connect(env["SAYSO_DATABASE_URL"], autocommit=True) as raw:
-                raw.execute(
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
-                    " AND pid != pg_backend_pid()"
-                )
-            await asyncio.sleep(0.2)
-        await thread.reply("ana", "carry-on")
-        await thread.says("All is done")
-        assert bot.process.returncode is None
     assert counted(log) == ["before", "after:carry-on"]
