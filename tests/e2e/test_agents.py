@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.acting import Workspace
-from tests.support.bot import ThreadView, running_bot, start_flow, words
+from tests.support.bot import ThreadView, running_bot, start_flow, whispered, words
 from tests.support.claude_binding import grows
 from tests.support.claude_server import ClaudeServer, Reply, call, claude_server, text
 from tests.support.simulated import inhabited_town
@@ -115,9 +115,7 @@ async def test_stop_keeps_the_partial_text_and_resume_goes_on(claude: ClaudeServ
         assert not thread.count("writing …")
         kept = await thread.reply("ana", "Look at web-2 first")
         await workspace.wait_for(lambda: marks(thread, kept) == {"eyes"})
-        await workspace.wait_for(
-            lambda: any("The agent will read" in told["text"] for told in workspace.ephemerals("ana"))
-        )
+        await whispered(workspace, "ana", "The agent will read")
         await thread.reply("ana", "resume do not restart anything")
         await thread.says("All right, nothing is restarted.")
     last = str(claude.requests[1].body["messages"][-1])
@@ -151,11 +149,7 @@ async def test_words_to_an_agent_that_waits_for_a_decision_are_kept_and_that_is_
         thread = await start_flow(workspace, "ana", "ops", "investigate")
         gate = await thread.asks()
         await thread.reply("ana", "yes, but gently")
-        await workspace.wait_for(
-            lambda: any(
-                "once the question above is answered" in e["text"] for e in workspace.ephemerals("ana")
-            )
-        )
+        await whispered(workspace, "ana", "once the question above is answered")
         assert len(claude.requests) == 1
         await thread.approve("ana", gate)
         await thread.says("Found: Done.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-from tests.support.bot import start_flow
+from tests.support.bot import start_flow, whispered
 from tests.support.inprocess import Town
 from tests.support.simulated import TownWorkspace, in_town
 
@@ -53,9 +53,7 @@ async def test_a_channel_that_is_shared_pauses_its_runs(workspace: TownWorkspace
     workspace.admin.share(workspace.channel("ops"))
     await thread.says("This channel is now shared with another organization")
     await thread.reply("ana", "fine")
-    await workspace.wait_for(
-        lambda: any("will use it after `resume`" in e["text"] for e in workspace.ephemerals("ana"))
-    )
+    await whispered(workspace, "ana", "will use it after `resume`")
     assert thread.find("Approval needed") is None
     await thread.reply("ana", "resume")
     await thread.asks()

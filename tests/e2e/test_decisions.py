@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.test_views import opened, whispered
-from tests.support.bot import ThreadView, counted, start_flow, words
+from tests.support.bot import ThreadView, counted, opened, start_flow, whispered, words
 from tests.support.simulated import TownWorkspace, in_town, inhabited_town, simulated
 
 GATE = """

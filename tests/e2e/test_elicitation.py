@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_views import opened
 from tests.support import prefork
 from tests.support.acting import Workspace
-from tests.support.bot import ROOT, running_bot, start_flow
+from tests.support.bot import ROOT, opened, running_bot, start_flow
 from tests.support.claude_server import Reply, call, claude_server, text
 
 FLOW = """

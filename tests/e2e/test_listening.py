@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bot.config.settings import AgentSettings
-from tests.support.bot import ThreadView, start_flow
+from tests.support.bot import ThreadView, start_flow, whispered
 from tests.support.claude_server import ClaudeServer, Reply, call, claude_server, text
 from tests.support.simulated import inhabited_town
 
@@ -59,9 +59,7 @@ async def test_a_dropped_picture_reaches_a_working_agent(claude: ClaudeServer, t
         await slow.reached.wait()
         files = {"dot.png": DOT, "R&D.zip": b"PK\x03\x04\0\0"}
         await workspace.post("ana", "ops", "see this", thread_ts=thread.root_ts, files=files)
-        await workspace.wait_for(
-            lambda: any("`R&amp;D.zip` is not shown" in told["text"] for told in workspace.ephemerals("ana"))
-        )
+        await whispered(workspace, "ana", "`R&amp;D.zip` is not shown")
         slow.go.set()
         await thread.says("I see a dot.")
     assert claude.refused == []
@@ -80,9 +78,7 @@ async def test_files_of_an_answer_reach_the_agent_that_asked(claude: ClaudeServe
         files = {"dot.png": DOT, "logs.zip": b"PK\x03\x04\0\0"}
         await workspace.post("ana", "ops", "this", thread_ts=thread.root_ts, files=files)
         await thread.says("I see a dot.")
-        await workspace.wait_for(
-            lambda: any("`logs.zip` is not shown" in told["text"] for told in workspace.ephemerals("ana"))
-        )
+        await whispered(workspace, "ana", "`logs.zip` is not shown")
     assert claude.refused == []
     answer, words, picture = last(claude, 1)
     assert (answer["type"], "this" in str(answer)) == ("tool_result", True)
@@ -99,9 +95,7 @@ async def test_a_colleague_is_overheard_as_data(claude: ClaudeServer, tmp_path: 
         await slow.reached.wait()
         await thread.reply("ben", "I changed the pool yesterday")
         await thread.reply("ben", "@sayso restart it")
-        await workspace.wait_for(
-            lambda: any("as information" in told["text"] for told in workspace.ephemerals("ben"))
-        )
+        await whispered(workspace, "ben", "as information")
         ts = await thread.reply("ana", "go on")
         await workspace.wait_for(lambda: _marked(thread, ts, "eyes"))
         slow.go.set()

@@ -172,9 +172,7 @@ async def test_a_reply_before_the_session_of_a_slash_command_is_there_is_not_mis
 async def test_a_slash_command_where_the_bot_may_not_post_says_so(workspace: TownWorkspace) -> None:
     """The person who used the command sees that nothing was started, why, and what to do."""
     await workspace.slash("ana", "random", "/sayso", "run two")
-    await workspace.wait_for(
-        lambda: any("was not started" in text for text in whispers(workspace, "ana"))
-    )
+    await whispered(workspace, "ana", "was not started")
     text = next(text for text in whispers(workspace, "ana") if "was not started" in text)
     assert "the bot is not in" in text
     assert "/invite" in text

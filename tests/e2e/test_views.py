@@ -29,22 +29,6 @@ nodes:
 """
 
 
-async def opened(workspace: Acts, user: str) -> dict[str, Any]:
-    """The modal that this person sees, once it is there."""
-    await workspace.wait_for(lambda: workspace.views(user))
-    return dict(workspace.views(user)[-1])
-
-
-async def whispered(workspace: Acts, user: str, part: str) -> str:
-    """What only this person was told, once it says this."""
-
-    def found() -> str | None:
-        return next((m["text"] for m in workspace.ephemerals(user) if part in m["text"]), None)
-
-    await workspace.wait_for(found)
-    return found() or ""
-
-
 async def open_form(workspace: Acts, thread: ThreadView, user: str = "ana") -> dict[str, Any]:
     """Press the button that opens the form."""
     await thread.press(user, await thread.says("What do we release?"), "Fill in")

@@ -134,9 +134,7 @@ async def test_a_reaction_starts_a_run_about_the_message(workspace: TownWorkspac
     """A reaction of somebody who may starts the flow in the message's thread, once while it runs, however many react; others are told."""
     ts = await workspace.post("cleo", "ops", "the queue is long again")
     await workspace.react("cleo", "ops", ts, "eyes")
-    await workspace.wait_for(
-        lambda: any("can start this" in e["text"] for e in workspace.ephemerals("cleo"))
-    )
+    await whispered(workspace, "cleo", "can start this")
     thread = ThreadView(workspace, "ops", ts)
     assert len(thread.messages()) == 1
     await workspace.react("dev", "ops", ts, "eyes")

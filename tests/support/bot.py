@@ -325,6 +325,22 @@ async def start_flow(workspace: Acts, user: str, channel: str, line: str, *, say
     return thread
 
 
+async def opened(workspace: Acts, user: str) -> dict[str, Any]:
+    """The modal that this person sees, once it is there."""
+    await workspace.wait_for(lambda: workspace.views(user))
+    return dict(workspace.views(user)[-1])
+
+
+async def whispered(workspace: Acts, user: str, part: str) -> str:
+    """What only this person was told, once it says this."""
+
+    def found() -> str | None:
+        return next((m["text"] for m in workspace.ephemerals(user) if part in m["text"]), None)
+
+    await workspace.wait_for(found)
+    return found() or ""
+
+
 def counted(path: Path) -> list[str]:
     """The lines that nodes wrote into a file: the proof of how often each of them ran."""
     return path.read_text().split() if path.exists() else []
