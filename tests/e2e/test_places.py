@@ -9,7 +9,7 @@ from bot.start.schedules import wanted_item
 from engine.run.stored import utc_now
 from tests.e2e.test_conversation import TWO, reactions, whispers
 from tests.support.acting import Acts
-from tests.support.bot import ThreadView, start_flow, words
+from tests.support.bot import ThreadView, start_flow, whispered, words
 from tests.support.inprocess import Town
 from tests.support.simulated import TownWorkspace, in_town
 

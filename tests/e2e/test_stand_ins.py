@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.acting import Acts
-from tests.support.bot import start_flow, words
+from tests.support.bot import start_flow, whispered, words
 from tests.support.inprocess import Town
 from tests.support.simulated import TownWorkspace, in_town, inhabited_town, simulated
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from tests.support.acting import Acts
-from tests.support.bot import ThreadView, start_flow
+from tests.support.bot import ThreadView, opened, start_flow, whispered
 from tests.support.inprocess import Town
 from tests.support.simulated import TownWorkspace, in_town
 

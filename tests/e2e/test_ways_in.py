@@ -11,7 +11,7 @@ import pytest
 from bot.config.settings import Rate, Rates
 from tests.support import prefork
 from tests.support.acting import Workspace
-from tests.support.bot import BotProcess, ThreadView, running_bot, start_flow, words
+from tests.support.bot import BotProcess, ThreadView, running_bot, start_flow, whispered, words
 from tests.support.inprocess import Town
 from tests.support.simulated import TownWorkspace, in_town, inhabited_town, simulated
 
