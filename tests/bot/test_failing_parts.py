@@ -62,7 +62,7 @@ def test_a_part_that_fails_is_started_again(
     async def story() -> None:
         async with inhabited_town(tmp_path, {"one": FLOW}) as (workspace, town):
             await town.until(lambda: len(calls) > 1, most=4000)
-            thread = await start_flow(workspace, "ana", "ops", "one", says="hello")
+            await start_flow(workspace, "ana", "ops", "one", says="hello")
 
     story()
     failed = [

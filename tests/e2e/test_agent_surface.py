@@ -104,7 +104,7 @@ async def test_a_refusal_of_what_agents_may_do_stops_nothing(tmp_path: Path) -> 
 async def test_an_app_that_is_no_agent_calls_nothing_of_that(workspace: TownWorkspace) -> None:
     """Neither how sessions stand nor suggestions."""
     await workspace.open_home("ana", "messages")
-    thread = await start_flow(workspace, "ana", "ops", "asks", says="First?")
+    await start_flow(workspace, "ana", "ops", "asks", says="First?")
     await workspace.settled()
     assert not workspace.calls_to(STATUS)
     assert not workspace.calls_to(PROMPTS)

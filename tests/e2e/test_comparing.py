@@ -37,7 +37,7 @@ async def restarted(workspace: TownWorkspace, bot: Town, first: str, message: st
     """The thread of a question that has no row any more when the bot starts; a newer one is compared before it."""
     thread = await start_flow(workspace, "ana", "ops", first)
     await thread.says(message)
-    newer = await start_flow(workspace, "ben", "ops", "asks", says="Which one?")
+    await start_flow(workspace, "ben", "ops", "asks", says="Which one?")
     await bot.close()
     other = bot.store.another()
     other._db.atomically(lambda: other._db.run("DELETE FROM prompts"))

@@ -48,7 +48,7 @@ async def test_a_home_has_what_waits_for_this_person(workspace: TownWorkspace) -
 async def test_a_home_shows_nothing_of_channels_one_is_not_in(workspace: TownWorkspace) -> None:
     """A run in a private channel is on the Home of its members only."""
     workspace.add_channel("secret", ["ana", "dev", "sayso"], is_private=True)
-    thread = await start_flow(workspace, "ana", "secret", "gate", says="Open the gate?")
+    await start_flow(workspace, "ana", "secret", "gate", says="Open the gate?")
     assert "Open the gate?" in await home_of(workspace, "dev", "Open the gate?")
     ben = await home_of(workspace, "ben", "Nothing is waiting for you")
     assert "There are no open runs for you or in your channels" in ben
@@ -58,5 +58,5 @@ async def test_a_home_shows_nothing_of_channels_one_is_not_in(workspace: TownWor
 async def test_a_home_counts_all_runs_that_it_has_no_room_for(workspace: TownWorkspace) -> None:
     """Eight are listed; the others are as many as they are."""
     for _ in range(11):
-        thread = await start_flow(workspace, "ana", "ops", "gate", says="Open the gate?")
+        await start_flow(workspace, "ana", "ops", "gate", says="Open the gate?")
     assert "… and 3 more" in (await home_of(workspace, "cleo", "and 3 more")).split("Recent")[0]

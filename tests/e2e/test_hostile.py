@@ -49,7 +49,7 @@ async def test_a_reply_during_a_reconnect_is_found(workspace: Workspace, tmp_pat
         workspace.faults.come_back()
         await thread.says("All is done", timeout=60)
         assert "dropped" in [delivery.state for delivery in workspace.deliveries]
-        again = await start_flow(workspace, "ana", "ops", "steps", says="What now?")
+        await start_flow(workspace, "ana", "ops", "steps", says="What now?")
     assert counted(log) == ["before", "after:between", "before"]
 
 
@@ -63,7 +63,7 @@ async def test_a_missing_scope_is_named_and_only_the_vital_ones_are_fatal(worksp
     workspace.faults.set_scopes([*full, *reading])
     await bot.open()
     assert "usergroups:read" in caplog.text
-    thread = await start_flow(workspace, "ana", "ops", "steps", says="What now?")
+    await start_flow(workspace, "ana", "ops", "steps", says="What now?")
     await bot.close()
     workspace.faults.set_scopes([scope for scope in [*full, *reading] if scope != "chat:write"])
     with pytest.raises(StartFailed, match="chat:write"):
@@ -76,7 +76,7 @@ async def test_a_server_that_does_not_name_scopes_is_no_error(workspace: TownWor
     await bot.close()
     workspace.faults.set_scopes(None, announce=False)
     await bot.open()
-    thread = await start_flow(workspace, "ana", "ops", "steps", says="What now?")
+    await start_flow(workspace, "ana", "ops", "steps", says="What now?")
 
 
 @simulated

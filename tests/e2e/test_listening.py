@@ -250,7 +250,7 @@ async def test_a_thread_that_cannot_be_read_is_said(claude: ClaudeServer, tmp_pa
     claude.queue(text("I do not know what was said."))
     async with inhabited_town(tmp_path, {"look": CALLED}, env=claude.environ()) as (workspace, _):
         workspace.faults.fail("conversations.replies", 5, 200, "missing_scope")
-        thread = await start_flow(workspace, "ana", "ops", "look", says="I do not know")
+        await start_flow(workspace, "ana", "ops", "look", says="I do not know")
     assert "could not be read" in str(claude.requests[0].body["messages"][0])
 
 

@@ -44,7 +44,7 @@ async def test_a_database_that_is_locked_at_the_start_is_waited_for(
     with monkeypatch.context() as patched:
         patched.setattr(backoff, "delays", let_go)
         async with bot_here(workspace, tmp_path, ASKS):
-            thread = await start_flow(workspace, "ana", "ops", "asks", says="Why?")
+            await start_flow(workspace, "ana", "ops", "asks", says="Why?")
     assert refusals == 2
 
 
@@ -72,7 +72,7 @@ async def test_a_locked_database_does_not_end_the_bot(
             async with asyncio.timeout(20):
                 await refused.wait()
             assert not work.done()
-        thread = await start_flow(workspace, "ana", "ops", "asks", says="Why?")
+        await start_flow(workspace, "ana", "ops", "asks", says="Why?")
         if loop == "_note_heard":
             await work
         else:

@@ -81,6 +81,6 @@ async def test_a_slash_command_marks_no_message_of_the_bot(workspace: TownWorksp
 @in_town({"gate": GATE}, reactions=False)
 async def test_marks_are_a_setting(workspace: TownWorkspace, place: Town) -> None:
     """With SAYSO_REACTIONS=off no message is marked."""
-    thread = await start_flow(workspace, "ana", "ops", "gate", says="Go?")
+    await start_flow(workspace, "ana", "ops", "gate", says="Go?")
     await place.settle()
     assert not [call for call in place.calls if call.method.startswith("reactions.")]

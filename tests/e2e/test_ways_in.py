@@ -171,7 +171,7 @@ async def test_channels_and_people_that_are_not_listed_start_nothing(workspace: 
     """With SAYSO_CHANNELS and SAYSO_USERS only those channels and people count, and others are told so."""
     elsewhere = await start_flow(workspace, "ben", "releases", "hello")
     await elsewhere.says("SAYSO_CHANNELS does not list this channel")
-    stranger = await start_flow(workspace, "cleo", "ops", "hello", says="not open to everybody here")
+    await start_flow(workspace, "cleo", "ops", "hello", says="not open to everybody here")
     await start_flow(workspace, "dev", "ops", "hello", says="Hello there")
 
 
