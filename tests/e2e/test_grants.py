@@ -33,11 +33,13 @@ turns:
 
 
 @asynccontextmanager
-async def waiting(folder: Path, host: str = "web-1") -> AsyncIterator[tuple[Town, str]]:
+async def waiting(
+    folder: Path, host: str = "web-1", flow: str = ALLOWS, turns: str = SCRIPT
+) -> AsyncIterator[tuple[Town, str]]:
     """A bot whose agent wants to make a call; and the thread."""
     script = folder / "asked.yml"
-    script.write_text(SCRIPT.replace("web-1", json.dumps(host)))
-    async with inhabited_town(folder, {"asked": ALLOWS}, agents=AgentSettings(script=script)) as (_, bot):
+    script.write_text(turns.replace("web-1", json.dumps(host)))
+    async with inhabited_town(folder, {"asked": flow}, agents=AgentSettings(script=script)) as (_, bot):
         root = await bot.start("ana", "asked")
         await bot.until(lambda: "wants to use" in str(bot.thread(root)))
         yield bot, root
@@ -45,9 +47,7 @@ async def waiting(folder: Path, host: str = "web-1") -> AsyncIterator[tuple[Town
 
 async def allow(bot: Town, root: str, pattern: str, shown: str) -> Any:
     """Approve the call as ana, and allow calls that fit this pattern (none: as the form shows it); what Slack is answered."""
-    message, where = bot.find(root, f"{OPEN}more")
-    (entry,) = [one["value"] for one in where[1]["options"] if one["text"]["text"] == "Always allow…"]
-    view = await opened(bot, message, where, entry)
+    view = await form_of(bot, root)
     assert view.values["pattern:host"]["pattern:host"]["value"].strip() == shown.strip()
     answer = await bot.submit(
         "ana", view, {"pattern:host": {"pattern:host": {"value": pattern}}} if pattern else {}
@@ -80,6 +80,13 @@ async def opened(bot: Town, message: Any, where: Any, value: str) -> View:
     view = bot.view_of("ana")
     assert view is not None
     return view
+
+
+async def form_of(bot: Town, root: str) -> View:
+    """The form that `Always allow…` opens for ana."""
+    message, where = bot.find(root, f"{OPEN}more")
+    (entry,) = [one["value"] for one in where[1]["options"] if one["text"]["text"] == "Always allow…"]
+    return await opened(bot, message, where, entry)
 
 
 def grants_of(bot: Town, state: State) -> list[dict[str, Any]]:
@@ -162,20 +169,12 @@ turns:
 
 
 @asynccontextmanager
-async def allowed_widely(
-    folder: Path, scope: str, turns: str = WIDE_SCRIPT
-) -> AsyncIterator[tuple[Town, str, str]]:
-    """A bot one of whose runs has ended, unless it does more, in which ana has allowed its call this far; its thread, and the grant."""
-    script = folder / "asked.yml"
-    script.write_text(turns)
-    async with inhabited_town(folder, {"asked": WIDE}, agents=AgentSettings(script=script)) as (_, bot):
-        root = await bot.start("ana", "asked")
-        await bot.until(lambda: "wants to use" in str(bot.thread(root)))
-        message, where = bot.find(root, f"{OPEN}more")
-        (entry,) = [one["value"] for one in where[1]["options"] if one["text"]["text"] == "Always allow…"]
-        view = await opened(bot, message, where, entry)
-        chosen = {"selected_option": {"value": scope}}
-        await bot.submit("ana", view, {"in": {"in": chosen}})
+async def allowed_widely(folder: Path, turns: str = WIDE_SCRIPT) -> AsyncIterator[tuple[Town, str, str]]:
+    """A bot one of whose runs has ended, unless it does more, in which ana has allowed its call in all runs of the flow; its
+    thread, and the grant."""
+    async with waiting(folder, flow=WIDE, turns=turns) as (bot, root):
+        chosen = {"selected_option": {"value": "flow"}}
+        await bot.submit("ana", await form_of(bot, root), {"in": {"in": chosen}})
         await bot.settle()
         (row,) = bot.store.kept.rows("grant")
         yield bot, root, row.kept_id
@@ -186,7 +185,7 @@ async def test_a_grant_of_a_flow_counts_in_the_next_run_of_its_channel_until_it_
     tmp_path: Path,
 ) -> None:
     """Behind a restart too: the second run asks nobody and names who allowed it; `grants revoke` ends that."""
-    async with allowed_widely(tmp_path, "flow") as (bot, _, grant):
+    async with allowed_widely(tmp_path) as (bot, _, grant):
         await bot.close()
         await bot.open()
         root = await bot.start("ana", "asked")
@@ -215,7 +214,7 @@ async def test_what_was_given_is_taken_back_also_where_the_flow_allows_no_more_o
     turns = WIDE_SCRIPT.replace(
         "- text", '- tools: [{name: ask_human, input: {question: "More?"}}]\n  - text'
     )
-    async with allowed_widely(tmp_path, "flow", turns) as (bot, root, _):
+    async with allowed_widely(tmp_path, turns) as (bot, root, _):
         (head,) = bot.store.sessions.heads()
         await bot.engine.migrate(head.session_id, flow_of(ALLOWS), actor=member(bot, "ana"))
         message, where = bot.find(root, REVOKE)
@@ -228,7 +227,7 @@ async def test_what_was_given_is_taken_back_also_where_the_flow_allows_no_more_o
 @simulated
 async def test_the_button_takes_back_what_a_run_that_is_over_has_given(tmp_path: Path) -> None:
     """On the Home of who gave it."""
-    async with allowed_widely(tmp_path, "flow") as (bot, root, _):
+    async with allowed_widely(tmp_path) as (bot, root, _):
         space = TownWorkspace(bot)
         await space.open_home("ana")
         await shows(space, "ana", "is always allowed by")
