@@ -192,7 +192,9 @@ async def test_an_error_of_the_store_that_is_the_rows_own_is_counted(place: Town
 
 @pytest.mark.parametrize("about", ["a reply", "a press"])
 @in_town({"talk": TALK})
-async def test_damage_that_is_found_while_the_bot_runs_sets_the_session_aside_and_not_the_row(place: Town, about: str) -> None:
+async def test_damage_that_is_found_while_the_bot_runs_sets_the_session_aside_and_not_the_row(
+    place: Town, about: str
+) -> None:
     """A journal was changed after the start: whatever looks at the session first has it set aside, and loses no row."""
     root = await place.start("ana", "talk")
     place.damage_a_journal()

@@ -128,9 +128,7 @@ async def test_no_change_of_a_payload_does_harm(place: Town, caplog: pytest.LogC
     bodies = await lived(place)
     kinds = {(body.get("type"), body.get("event", {}).get("type")) for body in bodies}
     assert len(kinds) >= 10, kinds
-    cases = [
-        (body, path, value) for body in bodies for path in places(body) for value in (*STRANGE, ...)
-    ]
+    cases = [(body, path, value) for body in bodies for path in places(body) for value in (*STRANGE, ...)]
     if SAMPLE is not None:
         cases = random.Random(SEED).sample(cases, SAMPLE)
     for body, path, value in cases:

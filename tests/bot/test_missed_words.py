@@ -229,7 +229,9 @@ async def test_an_edited_text_never_approves(place: Town) -> None:
 
 
 @in_town({"talk": TALK})
-async def test_a_reply_from_while_the_bot_was_out_of_the_channel_is_read_when_it_is_invited(place: Town) -> None:
+async def test_a_reply_from_while_the_bot_was_out_of_the_channel_is_read_when_it_is_invited(
+    place: Town,
+) -> None:
     """Without a restart: the threads of the channel, and mentions in it."""
     root = await place.start("ana", "talk")
     bot, ops = place.core.state.users[place.core.state.bot_user_id], place.channel()
@@ -260,7 +262,9 @@ async def test_a_reply_that_no_event_told_of_is_read_after_an_unarchive(place: T
 
 
 @in_town({"talk": TALK})
-async def test_a_reply_is_read_when_a_thread_is_within_reach_again_though_no_event_says_so(place: Town) -> None:
+async def test_a_reply_is_read_when_a_thread_is_within_reach_again_though_no_event_says_so(
+    place: Town,
+) -> None:
     """The invitation itself was missed: the first post that Slack takes shows that the thread can be read again."""
     root, ops = await place.start("ana", "talk"), place.channel()
     Admin(place.core).archive(ops)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-
-
 from engine.decide.commands import HandOver
 from tests.bot.outbound_kit import Rig, key_of, stands_in
 from tests.support.workspace import Json

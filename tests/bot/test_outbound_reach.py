@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-
-
 from engine.decide.commands import Gone
 from engine.journal.state import State
 from tests.bot.outbound_kit import Rig, buttons, key_of
@@ -101,7 +99,9 @@ async def test_a_deleted_question_is_shown_again_and_the_old_buttons_are_dead(ri
     await rig.workspace.delete("sayso", thread["channel"], before.shown["ts"])
     await rig.engine.apply(session_id, Gone(prompt_id, before.shown["ts"]))
     assert (await rig.settled(f"prompt:{prompt_id}~1"))["state"] == "sent"
-    state = await rig.comes(session_id, lambda state: state.prompts[prompt_id].shown not in (None, before.shown))
+    state = await rig.comes(
+        session_id, lambda state: state.prompts[prompt_id].shown not in (None, before.shown)
+    )
     after = state.prompts[prompt_id]
     assert after.nonce != before.nonce
     assert after.deadline == before.deadline

@@ -19,7 +19,20 @@ from engine.forms.question_kinds import KINDS
 from engine.journal.state import Asked
 from engine.language.codec import Json
 from prompt_state.question_row import PromptKind, PromptState, prompt_row
-from tests.bot.rendering_cases import ANA, HOSTILE, T0, T1, Flow, buttons, plain_texts, prompt, prompts, session, texts, wild
+from tests.bot.rendering_cases import (
+    ANA,
+    HOSTILE,
+    T0,
+    T1,
+    Flow,
+    buttons,
+    plain_texts,
+    prompt,
+    prompts,
+    session,
+    texts,
+    wild,
+)
 from tests.support.proving import tries
 
 FLOW = Flow()
@@ -124,7 +137,17 @@ def test_an_answer_is_inert() -> None:
         # There a message outside of the thread may have been the answer, which its key does not say.
         ({"shown": {"channel": "D1", "ts": "1.0"}, "answer_key": "message:T1:D1:2.0"}, True),
     ],
-    ids=["a reply", "above", "elsewhere", "a button", "a form", "a terminal", "not shown yet", "a choice", "direct"],
+    ids=[
+        "a reply",
+        "above",
+        "elsewhere",
+        "a button",
+        "a form",
+        "a terminal",
+        "not shown yet",
+        "a choice",
+        "direct",
+    ],
 )
 def test_words_that_stand_below_a_closed_question_are_not_repeated(
     fields: dict[str, Any], repeated: bool

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from engine.language.codec import Json
 from engine.nodes.runtime.runner import Failed, NodeContext, Outcome
 from tests.support.hostile import markup

@@ -21,6 +21,7 @@ from tests.support.bot import ROOT, bot_here
 from tests.support.browser import SCREENS, Visit, visiting
 from tests.support.claude_server import Reply, call, claude_server, text
 from tests.support.proving import sampled
+
 ADDS = """
 flow: adds
 nodes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from tests.support.bot import start_flow, whispered
 from tests.support.inprocess import Town
 from tests.support.simulated import TownWorkspace, in_town
@@ -33,7 +32,9 @@ async def test_a_thread_goes_on_in_a_channel_with_another_id(workspace: TownWork
 
 
 @in_town({"asks": ASK})
-async def test_a_reply_that_was_missed_in_a_channel_with_another_id_is_found(workspace: TownWorkspace, bot: Town) -> None:
+async def test_a_reply_that_was_missed_in_a_channel_with_another_id_is_found(
+    workspace: TownWorkspace, bot: Town
+) -> None:
     """What was said while the bot was down is read from the channel as it is called now."""
     thread = await start_flow(workspace, "ana", "ops", "asks", says="First?")
     channel = workspace.channel("ops")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from tests.support.acting import Acts
 from tests.support.bot import ThreadView, start_flow, whispered, words
 from tests.support.inprocess import Town
@@ -58,7 +57,9 @@ ASKS_ALL = "flow: all\nnodes:\n" + "".join(
 
 
 @in_town({"all": ASKS_ALL})
-async def test_the_first_reply_of_each_person_is_marked_and_each_question_says_who_answered(workspace: TownWorkspace) -> None:
+async def test_the_first_reply_of_each_person_is_marked_and_each_question_says_who_answered(
+    workspace: TownWorkspace,
+) -> None:
     """One reaction for each person in a session: the question says whose reply counted, also without."""
     thread = await start_flow(workspace, "ana", "ops", "all")
     said = []
@@ -220,7 +221,9 @@ nodes:
 
 
 @in_town({"choice": CHOICE})
-async def test_a_control_word_is_a_whole_message_and_never_stands_over_a_choice(workspace: TownWorkspace) -> None:
+async def test_a_control_word_is_a_whole_message_and_never_stands_over_a_choice(
+    workspace: TownWorkspace,
+) -> None:
     """`stop` is the answer where it is offered, and inside a sentence it is a word; alone it pauses."""
     thread = await start_flow(workspace, "ana", "ops", "choice", says="Stop or go?")
     await thread.reply("ana", "stop")
@@ -281,7 +284,9 @@ nodes:
 
 
 @in_town({"files": FILES})
-async def test_a_file_for_one_of_several_questions_is_used_once_that_is_said(workspace: TownWorkspace) -> None:
+async def test_a_file_for_one_of_several_questions_is_used_once_that_is_said(
+    workspace: TownWorkspace,
+) -> None:
     """The menu names the questions in their order; the file that was dropped before answers the one that is chosen, and
     its message is marked."""
     thread = await start_flow(workspace, "ana", "ops", "files", says="The plan?")

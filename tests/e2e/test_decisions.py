@@ -62,7 +62,9 @@ async def shows(thread: ThreadView, ts: str, part: str) -> dict[str, Any]:
 
 
 @in_town(lambda folder: rollout(folder / "log", 2))
-async def test_a_quorum_shows_its_votes_and_names_who_decided(workspace: TownWorkspace, tmp_path: Path) -> None:
+async def test_a_quorum_shows_its_votes_and_names_who_decided(
+    workspace: TownWorkspace, tmp_path: Path
+) -> None:
     """The first of two votes is on the prompt and on the card; the second decides, and both are named."""
     log = tmp_path / "log"
     thread = await start_flow(workspace, "ana", "ops", "rollout")
@@ -99,7 +101,9 @@ async def test_a_rejection_is_asked_for_its_reason(workspace: TownWorkspace, tmp
 
 
 @in_town(lambda folder: rollout(folder / "log", 2))
-async def test_an_edit_shows_the_difference_and_voids_votes_and_buttons(workspace: TownWorkspace, tmp_path: Path) -> None:
+async def test_an_edit_shows_the_difference_and_voids_votes_and_buttons(
+    workspace: TownWorkspace, tmp_path: Path
+) -> None:
     """What runs is what the edit made of it: the message shows old and new, the vote before is void, and the modal that
     was open on the copy before is refused."""
     log = tmp_path / "log"

@@ -71,7 +71,9 @@ async def checklist(workspace: Acts, repository: Path, version: str = "1.4.0") -
 
 
 @in_town(lambda folder: only(folder, "release-checklist"))
-async def test_a_release_is_checked_approved_tagged_and_announced(workspace: TownWorkspace, repository: Path) -> None:
+async def test_a_release_is_checked_approved_tagged_and_announced(
+    workspace: TownWorkspace, repository: Path
+) -> None:
     """Commits are shown, people answer, somebody else approves; the tag carries the notes and the thread says so."""
     thread = await checklist(workspace, repository)
     await thread.says("Release *1.4.0*, after v1.3.0:")
@@ -88,8 +90,7 @@ async def test_a_release_is_checked_approved_tagged_and_announced(workspace: Tow
     await thread.says("🚀 *1.4.0* is tagged, approved by Ben Okafor.")
     await thread.says("*Completed*")
     assert (
-        git(repository, "tag", "--list", "--format=%(contents)", "v1.4.0")
-        == "Sorting is <faster> & *stable*"
+        git(repository, "tag", "--list", "--format=%(contents)", "v1.4.0") == "Sorting is <faster> & *stable*"
     )
 
 
@@ -107,7 +108,9 @@ async def test_a_release_is_checked_approved_tagged_and_announced(workspace: Tow
     ],
 )
 @in_town(lambda folder: only(folder, "release-checklist"))
-async def test_a_release_that_is_not_ready_stops(workspace: TownWorkspace, repository: Path, version: str, answers: list[tuple[str, str]], reason: str) -> None:
+async def test_a_release_that_is_not_ready_stops(
+    workspace: TownWorkspace, repository: Path, version: str, answers: list[tuple[str, str]], reason: str
+) -> None:
     """What is not ready ends the release with the reason, before anybody is asked to approve it."""
     thread = await checklist(workspace, repository, version)
     for question, answer in answers:
@@ -212,7 +215,9 @@ def demo(folder: Path) -> Path:
 
 @pytest.mark.usefixtures("this_python")
 @in_town(lambda folder: only(folder, "disk-cleanup"))
-async def test_a_file_that_changed_after_it_was_shown_is_kept(workspace: TownWorkspace, tmp_path: Path) -> None:
+async def test_a_file_that_changed_after_it_was_shown_is_kept(
+    workspace: TownWorkspace, tmp_path: Path
+) -> None:
     """What is deleted is what was approved: a file that was written to meanwhile stays, and the report says why."""
     folder = await asyncio.to_thread(demo, tmp_path / "demo")
     thread = await start_flow(workspace, "ana", "ops", f"disk-cleanup path={folder}")

@@ -41,7 +41,9 @@ def received(home: Path) -> list[str]:
 
 
 @in_town({"report": REPORT})
-async def test_a_dropped_file_is_the_answer_and_goes_on_to_programs_and_back(workspace: TownWorkspace, tmp_path: Path) -> None:
+async def test_a_dropped_file_is_the_answer_and_goes_on_to_programs_and_back(
+    workspace: TownWorkspace, tmp_path: Path
+) -> None:
     """It lies in the session's folder under a name of ours; a program reads it, and it is uploaded again."""
     thread = await start_flow(workspace, "ana", "ops", "report", says="drop the report")
     ts = await drop(thread, "ana", {"../../évil <!here>.csv": b"a,b\n1,2\n"})
@@ -53,7 +55,9 @@ async def test_a_dropped_file_is_the_answer_and_goes_on_to_programs_and_back(wor
 
 
 @in_town({"report": REPORT})
-async def test_a_file_that_is_too_large_is_refused_where_everybody_sees_it(workspace: TownWorkspace, tmp_path: Path) -> None:
+async def test_a_file_that_is_too_large_is_refused_where_everybody_sees_it(
+    workspace: TownWorkspace, tmp_path: Path
+) -> None:
     """Nothing of it is kept, the question stays open, and a smaller one answers it."""
     thread = await start_flow(workspace, "ana", "ops", "report", says="drop the report")
     await drop(thread, "ana", {"big.csv": b"x" * 3_000})

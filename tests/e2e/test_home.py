@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from tests.support.acting import Acts
 from tests.support.bot import start_flow, words
 from tests.support.simulated import TownWorkspace, in_town

@@ -54,7 +54,9 @@ async def test_a_reply_during_a_reconnect_is_found(workspace: Workspace, tmp_pat
 
 
 @in_town(lambda folder: two_steps(folder / "log"))
-async def test_a_missing_scope_is_named_and_only_the_vital_ones_are_fatal(workspace: TownWorkspace, bot: Town, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_missing_scope_is_named_and_only_the_vital_ones_are_fatal(
+    workspace: TownWorkspace, bot: Town, caplog: pytest.LogCaptureFixture
+) -> None:
     """Without usergroups:read the bot says what will not work and runs; without chat:write it does not start."""
     full = ["app_mentions:read", "channels:history", "groups:history", "im:history", "chat:write", "commands"]
     reading = ["channels:read", "groups:read", "users:read", "users:read.email"]

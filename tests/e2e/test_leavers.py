@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from tests.e2e.test_conversation import whispers
 from tests.support.bot import start_flow
 from tests.support.simulated import TownWorkspace, in_town
@@ -16,7 +15,9 @@ nodes:
 
 
 @in_town({"gate": GATE})
-async def test_somebody_who_leaves_the_company_in_the_meantime_decides_nothing(workspace: TownWorkspace) -> None:
+async def test_somebody_who_leaves_the_company_in_the_meantime_decides_nothing(
+    workspace: TownWorkspace,
+) -> None:
     """An approver whose account was deactivated after the question is refused; others can finish the run of a requester who left."""
     thread = await start_flow(workspace, "ana", "ops", "gate")
     asked = await thread.asks()

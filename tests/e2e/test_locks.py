@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from tests.support.bot import start_flow
 from tests.support.inprocess import Town
 from tests.support.simulated import TownWorkspace, in_town

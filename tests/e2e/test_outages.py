@@ -69,7 +69,9 @@ async def test_a_bot_that_was_removed_goes_on_when_it_is_invited_again(tmp_path:
 
 
 @in_town(lambda folder: {"gate": GATE.format(file=folder / "effects")})
-async def test_a_deleted_question_comes_again_and_after_three_copies_the_requester_is_told(workspace: TownWorkspace, tmp_path: Path) -> None:
+async def test_a_deleted_question_comes_again_and_after_three_copies_the_requester_is_told(
+    workspace: TownWorkspace, tmp_path: Path
+) -> None:
     """Each copy can be answered; a fourth one is not posted, and the question is still open."""
     file = tmp_path / "effects"
     thread = await start_flow(workspace, "ana", "releases", "gate")

@@ -146,7 +146,9 @@ async def test_a_press_is_disarmed_without_an_edit(workspace: TownWorkspace, pla
 
 
 @in_town({"two": THREE})
-async def test_a_press_whose_address_is_used_up_is_disarmed_by_an_edit(workspace: TownWorkspace, place: Town) -> None:
+async def test_a_press_whose_address_is_used_up_is_disarmed_by_an_edit(
+    workspace: TownWorkspace, place: Town
+) -> None:
     """Slack takes nothing at a response URL any more: the message is edited."""
     thread = await start_flow(workspace, "ana", "ops", "two", says="First?")
     await place.settle()

@@ -17,7 +17,9 @@ from tests.support.simulated import TownWorkspace, in_town
 
 
 @in_town({"two": TWO})
-async def test_words_beside_the_thread_of_a_direct_message_answer_what_waits(workspace: TownWorkspace) -> None:
+async def test_words_beside_the_thread_of_a_direct_message_answer_what_waits(
+    workspace: TownWorkspace,
+) -> None:
     """If one flow waits, a message outside its thread answers it; if two wait, sayso does not guess."""
     direct = workspace.dm("ana")
     thread = ThreadView(workspace, direct.id, await workspace.post("ana", direct, "two"))
@@ -38,7 +40,9 @@ def _message(workspace: Acts, channel: str, ts: str) -> object:
 
 
 @in_town({"two": TWO})
-async def test_a_direct_message_missed_while_the_bot_was_down_is_found(workspace: TownWorkspace, bot: Town) -> None:
+async def test_a_direct_message_missed_while_the_bot_was_down_is_found(
+    workspace: TownWorkspace, bot: Town
+) -> None:
     """A start in a direct message counts after the restart."""
     direct = workspace.dm("ana")
     await asyncio.sleep(5)
@@ -102,7 +106,9 @@ async def test_a_second_mention_in_a_thread_starts_a_second_session_there(worksp
 
 
 @in_town({"two": TWO, "more": TWO.replace("flow: two", "flow: more")})
-async def test_control_words_are_for_those_sessions_that_their_author_may_steer(workspace: TownWorkspace) -> None:
+async def test_control_words_are_for_those_sessions_that_their_author_may_steer(
+    workspace: TownWorkspace,
+) -> None:
     """Of two sessions in a thread each person pauses and cancels their own; who has none there is told so."""
     thread = await start_flow(workspace, "ana", "ops", "two", says="First question")
     await thread.reply("ben", "@sayso more")
@@ -152,7 +158,9 @@ def _label(message: dict[str, object], part: str) -> str:
 
 
 @in_town({"two": TWO})
-async def test_a_reply_before_the_session_of_a_slash_command_is_there_is_not_missed(workspace: TownWorkspace) -> None:
+async def test_a_reply_before_the_session_of_a_slash_command_is_there_is_not_missed(
+    workspace: TownWorkspace,
+) -> None:
     """A reply under the bot's message before its session has begun is read once it has."""
     workspace.faults.fail("users.info", times=2)
     await workspace.slash("ana", "ops", "/sayso", "run two")

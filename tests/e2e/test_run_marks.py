@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from tests.support.acting import Acts
 from tests.support.bot import ThreadView, start_flow
 from tests.support.inprocess import Town
@@ -29,7 +28,9 @@ async def marked(workspace: Acts, ts: str, name: str) -> None:
 
 
 @in_town({"gate": GATE})
-async def test_the_message_that_started_a_run_shows_how_it_stands(workspace: TownWorkspace, place: Town) -> None:
+async def test_the_message_that_started_a_run_shows_how_it_stands(
+    workspace: TownWorkspace, place: Town
+) -> None:
     """Yellow while it waits, then the mark of its end, and one mark at a time in the end: three calls for a run."""
     for label, name in (("Approve", "white_check_mark"), ("Reject", "no_entry_sign")):
         before = len(place.calls)

@@ -135,9 +135,7 @@ async def test_slash_command_starts_in_the_thread_of_a_message_of_the_bot(worksp
     await thread.says("First question")
     status = await workspace.slash("ana", "ops", "/sayso", "status")
     # With a link to its thread, and whom it waits for.
-    assert (
-        f"|two> is waiting\n   waits for <@{workspace.user('ana').id}>: First question" in status["text"]
-    )
+    assert f"|two> is waiting\n   waits for <@{workspace.user('ana').id}>: First question" in status["text"]
     assert thread.root_ts in status["text"]
     await thread.reply("ana", "one")
     await thread.says("Second question")

@@ -73,7 +73,9 @@ async def test_who_stands_in_decides_and_that_is_recorded(workspace: TownWorkspa
 
 
 @in_town({"gate": GATE.replace(", ben@example.com]", "], exclude_requester: true")})
-async def test_who_asked_does_not_decide_in_the_place_of_somebody(workspace: TownWorkspace, place: Town) -> None:
+async def test_who_asked_does_not_decide_in_the_place_of_somebody(
+    workspace: TownWorkspace, place: Town
+) -> None:
     """With `exclude_requester` the requester is no way around it for whoever named them."""
     await sets(workspace, place, "dev", stand_in=workspace.user("ana").id, until=day(place, 3))
     thread = await start_flow(workspace, "ana", "ops", "gate")
@@ -83,7 +85,9 @@ async def test_who_asked_does_not_decide_in_the_place_of_somebody(workspace: Tow
 
 
 @in_town({"gate": GATE.replace("ben@example.com]", "ben@example.com], required: 2")})
-async def test_two_who_must_agree_are_two_people_also_while_one_is_away(workspace: TownWorkspace, place: Town) -> None:
+async def test_two_who_must_agree_are_two_people_also_while_one_is_away(
+    workspace: TownWorkspace, place: Town
+) -> None:
     """Ben, who is asked himself and stands in for Dev, has one vote."""
     await sets(workspace, place, "dev", stand_in=workspace.user("ben").id, until=day(place, 3))
     thread = await start_flow(workspace, "ana", "ops", "gate")

@@ -41,7 +41,9 @@ def title(view: dict[str, Any]) -> str:
 
 
 @in_town({"release": FORM})
-async def test_a_form_is_filled_in_and_its_mistakes_are_shown_where_they_are(workspace: TownWorkspace) -> None:
+async def test_a_form_is_filled_in_and_its_mistakes_are_shown_where_they_are(
+    workspace: TownWorkspace,
+) -> None:
     """What is wrong is said at its field and takes nothing; what is right answers, and the flow continues with it."""
     thread = await start_flow(workspace, "ana", "ops", "release")
     view = await open_form(workspace, thread)
