@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession, CookieJar
 
+from bot.config.settings import load_settings
 from bot.pages import LOOPBACK
 from bot.web.access import Access
 from bot.web.server import Room
 from engine.language.actors import Actor
 from engine.storage.sqlite import open_sqlite
 from tests.support.acting import Workspace
-from tests.support.bot import ThreadView, bot_here
+from tests.support.bot import ThreadView, running_bot
 from tests.web.conftest import Visitor
 
 LISTED = """flow: listed
@@ -33,10 +34,11 @@ OPEN = 'flow: open\nnodes: [{id: done, type: message, with: {text: "done"}}]\n'
 @asynccontextmanager
 async def beside(workspace: Workspace, tmp_path: Path) -> AsyncIterator[Visitor]:
     """A bot that serves both flows, and a control room over its database with the same token."""
-    async with bot_here(workspace, tmp_path, {"listed": LISTED, "open": OPEN}) as bot:
-        with closing(open_sqlite(bot.settings.home / "sayso.db")) as store:
+    async with running_bot(workspace, tmp_path, {"listed": LISTED, "open": OPEN}) as bot:
+        settings = load_settings(bot.env, cwd=bot.home, home=str(bot.home))
+        with closing(open_sqlite(bot.home / "sayso.db")) as store:
             access = Access(Actor.local("ana"), time.monotonic)
-            room = Room(store, bot.settings, access, LOOPBACK, write=True)
+            room = Room(store, settings, access, LOOPBACK, write=True)
             url = await room.start("127.0.0.1", 0)
             try:
                 async with ClientSession(cookie_jar=CookieJar(unsafe=True)) as http:
