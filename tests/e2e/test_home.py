@@ -59,3 +59,24 @@ async def test_a_home_counts_all_runs_that_it_has_no_room_for(workspace: TownWor
     for _ in range(11):
         await start_flow(workspace, "ana", "ops", "gate", says="Open the gate?")
     assert "… and 3 more" in (await home_of(workspace, "cleo", "and 3 more")).split("Recent")[0]
+
+
+def shown(workspace: Acts, user: str) -> list[object]:
+    """The blocks of somebody's Home without the last one, which says when it was made."""
+    home = workspace.home(user)
+    assert home is not None
+    return list(home["blocks"][:-1])
+
+
+@in_town({"gate": GATE})
+async def test_a_home_is_as_the_run_stands_whatever_answer_was_lost(workspace: TownWorkspace) -> None:
+    """A view was published and nobody knows, then the run is back where it was: so is the Home."""
+    thread = await start_flow(workspace, "ana", "ops", "gate")
+    await thread.asks()
+    await home_of(workspace, "cleo", "1 open question")
+    before = shown(workspace, "cleo")
+    workspace.faults.effect_then_fail("views.publish", times=1)
+    await thread.reply("ana", "pause")
+    await workspace.wait_for(lambda: shown(workspace, "cleo") != before)
+    await thread.reply("ana", "resume")
+    await workspace.wait_for(lambda: shown(workspace, "cleo") == before)
