@@ -88,16 +88,17 @@ class Executor:
     async def _work(self, live: ActiveSession, path: str, run: NodeRun, name: str, permit: Permit) -> None:
         """Run → classify → record, and whatever happens, be gone afterwards."""
         try:
-            with under(permit):
-                await before_effect()
-                command = (
-                    NodeCut(path, run.attempt, "left", "it was told to stop before it began", run.saved)
-                    if live.stops[name].is_set()
-                    else await self._without_files(live, path, run, live.stops[name])
-                )
-                if command is None:
-                    command = await self.jobs.perform(self._job(live, path, run, name))
-            await self.on_outcome(live, command)
+            with contextlib.nullcontext() if self.files is None else self.files.working(live.session_id):
+                with under(permit):
+                    await before_effect()
+                    command = (
+                        NodeCut(path, run.attempt, "left", "it was told to stop before it began", run.saved)
+                        if live.stops[name].is_set()
+                        else await self._without_files(live, path, run, live.stops[name])
+                    )
+                    if command is None:
+                        command = await self.jobs.perform(self._job(live, path, run, name))
+                await self.on_outcome(live, command)
         except FenceLost:
             # Its start is durable: the session's new owner finds it interrupted.
             log.info("%s: %s is skipped: another process may have the session", live.session_id, path)

@@ -16,9 +16,9 @@ import io
 import logging
 import os
 import shutil
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
 from weakref import WeakValueDictionary
@@ -53,6 +53,7 @@ KIND = "files"
 _NEVER = "9999-12-31T23:59:59.999Z"
 _AT_ONCE = 16
 _KNOWN = 64
+"""Folders without a running node that are known at most."""
 _INCOMING = "files"
 
 
@@ -78,10 +79,23 @@ class SharedFiles:
     def __init__(self, blobs: Blobs, writer: Writer, home: Path) -> None:
         self._blobs, self._writer, self._home = blobs, writer, home
         self._copies: OrderedDict[str, _Copy] = OrderedDict()
+        self._working: Counter[str] = Counter()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._few = asyncio.Semaphore(_AT_ONCE)
 
     # --- for the session's owner -----------------------------------------------------------------------------
+
+    @contextmanager
+    def working(self, session_id: str) -> Iterator[None]:
+        """A node of the session runs, from before `ready` until its end is recorded. What is known of the folder is kept
+        meanwhile: otherwise the folder would be made again without what the node has left."""
+        self._working[session_id] += 1
+        try:
+            yield
+        finally:
+            self._working[session_id] -= 1
+            if not self._working[session_id]:
+                del self._working[session_id]
 
     async def ready(self, session_id: str, epoch: int) -> None:
         """Restore the folder to its state when the last node ended, on any machine. Raises `StorageError` and
@@ -197,8 +211,9 @@ class SharedFiles:
             copy.epoch = epoch
         self._copies[session_id] = copy
         self._copies.move_to_end(session_id)
-        while len(self._copies) > _KNOWN:
-            self._copies.popitem(last=False)
+        idle = [one for one in self._copies if one not in self._working]
+        for one in idle[: max(0, len(idle) - _KNOWN)]:
+            del self._copies[one]
         return copy
 
     async def _put(self, session_id: str, copy: _Copy) -> None:

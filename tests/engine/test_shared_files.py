@@ -334,9 +334,9 @@ async def test_two_nodes_side_by_side_lose_nothing(machines: Machines) -> None:
         assert await output(two, session_id, "c") == "1\n2\n"
 
 
-async def test_what_is_known_of_folders_may_be_forgotten(
+async def test_what_is_known_of_folders_is_forgotten_only_where_no_node_runs(
     machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is read again."""
+    """It is read again; what a node has removed and written stays so at its end."""
     monkeypatch.setattr(shared_files, "_KNOWN", 0)
-    await there_and_back(machines)
+    assert await there_and_back(machines) == ["deep", "deep/er"]
