@@ -169,12 +169,7 @@ class SocketMode:
                     self._receive(message.data)
         finally:
             pinger.cancel()
-            if connection in self.connections:
-                self.connections.remove(connection)
-            for _, attempt in list(self._attempts.values()):
-                if attempt.connection == connection.number:
-                    attempt.over.set()
-            self._announce_sockets()
+            self._leave(connection)
         return socket
 
     async def _ping(self, connection: Connection) -> None:
@@ -187,6 +182,14 @@ class SocketMode:
             if not connection.silent:
                 with contextlib.suppress(ConnectionError, RuntimeError):
                     await connection.socket.ping(b"Ping from the local workspace")
+
+    def _leave(self, connection: Connection) -> None:
+        if connection in self.connections:
+            self.connections.remove(connection)
+        for _, attempt in list(self._attempts.values()):
+            if attempt.connection == connection.number:
+                attempt.over.set()
+        self._announce_sockets()
 
     def _announce_sockets(self) -> None:
         self.changes.tell({"type": "socket_status", "connected_sockets": len(self.connections)})
