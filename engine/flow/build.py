@@ -29,7 +29,7 @@ from engine.flow.builtin_tools import (
 from engine.flow.document import EdgeDoc, FlowDoc, NodeDoc, RetryDoc
 from engine.flow.input_document import InputDoc
 from engine.flow.model import FINALLY, Edge, Flow, Input, Limits, NodeList
-from engine.flow.node import ROOT, AgentPlan, Gate, Memory, Node, Retry, Rule, ToolKind, ToolPlan
+from engine.flow.node import ROOT, AgentPlan, Gate, Memory, Node, Retry, Rule, ToolPlan
 from engine.flow.triggers import trigger_of
 from engine.language.codec import Json
 from engine.language.diagnostics import Path
@@ -41,12 +41,7 @@ from engine.nodes.types.registry import TYPES, absent_spec, node_types, package_
 from engine.nodes.types.spec import InvalidConfig, NodeSpec, OnCrash
 
 
-def build(
-    document: FlowDoc,
-    located: Located,
-    pinned: Mapping[str, str],
-    absent: Mapping[str, str],
-) -> Flow:
+def build(document: FlowDoc, located: Located, pinned: Mapping[str, str], absent: Mapping[str, str]) -> Flow:
     """The flow of a document that has passed every check. `pinned` are the packages that a session's text names for its
     node types, `absent` those of the types that cannot be used here, with why."""
     builder = _Builder(
@@ -113,7 +108,20 @@ class _Builder:
     ) -> None:
         """Build a list and the lists inside it."""
         nodes = (self._node(list_id, document, n, (*path, n)) for n, document in enumerate(documents))
-        self.lists[list_id] = NodeList(list_id, tuple(nodes), _edges(edges or ()), self.context.flow)
+        gates: dict[str, Gate] = {edge.to: edge.gate for edge in edges or () if edge.gate is not None}
+        built = (
+            Edge(
+                from_=edge.from_,
+                to=edge.to,
+                when=_condition(edge.when),
+                type=edge.type,
+                max_iterations=edge.max_iterations,
+                gate=gates.get(edge.to, "all"),
+                on_limit=edge.on_limit or "fail",
+            )
+            for edge in edges or ()
+        )
+        self.lists[list_id] = NodeList(list_id, tuple(nodes), tuple(built), self.context.flow)
         self.lists |= {held.id: held for held in self._held}
         self._held.clear()
         for index, document in enumerate(documents):
@@ -127,6 +135,9 @@ class _Builder:
         config = document.with_ or {}
         spec, compiled = self.context.compiled(document.type, config)
         conditions = {name: _condition(config.get(name)) for name in spec.condition_fields}
+        on_crash = document.on_crash
+        if isinstance(document.retry, str):
+            on_crash = "again" if document.retry == "safe" else "ask"
         node = Node(
             id=document.id,
             type=document.type,
@@ -136,7 +147,7 @@ class _Builder:
             compiled=compiled,
             condition=_condition(document.if_),
             timeout=document.timeout if document.timeout is not None else spec.timeout,
-            on_crash=_on_crash(document),
+            on_crash=on_crash,
             on_error=document.on_error,
             secrets=compiled.secrets,
             settled=_settled(spec, compiled),
@@ -181,28 +192,6 @@ def _settled(spec: NodeSpec, compiled: Compiled) -> dict[str, Json] | None:
         return spec.normalize(compiled.raw)
     except InvalidConfig:
         return None  # said when the node begins
-
-
-def _on_crash(document: NodeDoc) -> OnCrash | None:
-    if isinstance(document.retry, str):
-        return "again" if document.retry == "safe" else "ask"
-    return document.on_crash
-
-
-def _edges(documents: Sequence[EdgeDoc]) -> tuple[Edge, ...]:
-    gates: dict[str, Gate] = {edge.to: edge.gate for edge in documents if edge.gate is not None}
-    return tuple(
-        Edge(
-            from_=edge.from_,
-            to=edge.to,
-            when=_condition(edge.when),
-            type=edge.type,
-            max_iterations=edge.max_iterations,
-            gate=gates.get(edge.to, "all"),
-            on_limit=edge.on_limit or "fail",
-        )
-        for edge in documents
-    )
 
 
 # --- agents ------------------------------------------------------------------------------------------------
@@ -321,7 +310,7 @@ class _Tools:
             kind: Any = entry.name
             given = entry.settings or {}
             tool = TOOLS[kind]
-            model = tool.model_validate({key: given[key] for key in given if key not in tool.evaluated})
+            model: Any = tool.model_validate({key: given[key] for key in given if key not in tool.evaluated})
             settled = model.model_dump(exclude_none=True)
             settings = {key: value for key, value in settled.items() if key not in (*_PLAIN, *tool.evaluated)}
             for name in tool_names(entry):
@@ -335,8 +324,16 @@ class _Tools:
                     getattr(model, "timeout", None) if kind != "ask_human" else None,
                     "again" if reads else getattr(model, "on_crash", None),
                 )
-                told = reads.description if reads else _description(kind, given, settings)
-                schema = reads.input_schema if reads else _schema(kind, model)
+                if reads:
+                    told, schema = reads.description, reads.input_schema
+                else:
+                    own = given.get("description")
+                    parts = [described(kind, settings)] if kind in BUILTIN else []
+                    told, schema = " ".join([*parts, own] if isinstance(own, str) else parts), None
+                    if kind in BUILTIN:
+                        schema = BUILTIN[kind].input_schema
+                    elif kind == "python" and model.input is not None:
+                        schema = schema_of(_inputs_of(model.input))
                 self.plans.append(ToolPlan(name, kind, told, schema, node, settings))
 
     def add_memory(self, memory: Memory) -> None:
@@ -375,20 +372,6 @@ class _Tools:
             timeout=made.timeout if timeout is None else timeout,
             on_crash=on_crash,
         )
-
-
-def _description(kind: ToolKind, given: Mapping[str, Json], settings: Mapping[str, Json]) -> str:
-    parts = [described(kind, settings)] if kind in BUILTIN else []
-    own = given.get("description")
-    return " ".join([*parts, own] if isinstance(own, str) else parts)
-
-
-def _schema(kind: ToolKind, model: Any) -> Json:
-    if kind in BUILTIN:
-        return BUILTIN[kind].input_schema
-    if kind == "python" and model.input is not None:
-        return schema_of(_inputs_of(model.input))
-    return None
 
 
 # --- inputs of tools ---------------------------------------------------------------------------------------

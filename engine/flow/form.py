@@ -30,12 +30,8 @@ def flow_from_form(form: bytes, digest: str) -> Flow | None:
         flow = decoder(Flow).decode(form)
     except msgspec.DecodeError:
         return None
-    return flow if flow.digest == digest and _fits(flow) else None
-
-
-def _fits(flow: Flow) -> bool:
-    """True if the types of packages accept their configurations."""
-    if any(package_of(kind) != package for kind, package in flow.packages.items()):
-        return False
-    own = (node for nodes in flow.lists.values() for node in nodes.nodes if node.type in flow.packages)
-    return not any(node_types()[node.type].check(node.config) for node in own)
+    if flow.digest != digest or any(package_of(kind) != own for kind, own in flow.packages.items()):
+        return None
+    # The types of packages must accept their configurations.
+    theirs = (node for nodes in flow.lists.values() for node in nodes.nodes if node.type in flow.packages)
+    return None if any(node_types()[node.type].check(node.config) for node in theirs) else flow

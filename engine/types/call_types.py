@@ -75,7 +75,17 @@ class Calls:
         if node.node is None:
             return ANY
         if node.name == "default":
-            return self._default(node, facts)
+            assert node.node is not None
+            given_type = self._inference.of(node.node, facts, excused=True)
+            given = [
+                *node.args,
+                *(keyword.value for keyword in node.kwargs if keyword.key == "default_value"),
+            ]
+            other = self._inference.of(given[0], facts) if given else TEXTS
+            flag = node.args[1] if len(node.args) > 1 else None
+            flag = next((each.value for each in node.kwargs if each.key == "boolean"), flag)
+            also_empty = isinstance(flag, nodes.Const) and flag.value is True
+            return given_default(given_type, other, also_empty=also_empty)
         found = self._inference.of(node.node, facts)
         arguments = [self._inference.of(argument, facts) for argument in node.args]
         named = {str(keyword.key): self._inference.of(keyword.value, facts) for keyword in node.kwargs}
@@ -113,16 +123,6 @@ class Calls:
         taken = self._taken(node, found, TESTS[node.name][1])
         if compares is not None and arguments:
             self._inference.compared(node, compares, (node.node, taken), (node.args[0], arguments[0]))
-
-    def _default(self, node: nodes.Filter, facts: Facts) -> Type:
-        assert node.node is not None
-        found = self._inference.of(node.node, facts, excused=True)
-        given = [*node.args, *(keyword.value for keyword in node.kwargs if keyword.key == "default_value")]
-        other = self._inference.of(given[0], facts) if given else TEXTS
-        flag = node.args[1] if len(node.args) > 1 else None
-        flag = next((each.value for each in node.kwargs if each.key == "boolean"), flag)
-        also_empty = isinstance(flag, nodes.Const) and flag.value is True
-        return given_default(found, other, also_empty=also_empty)
 
     def _fits(
         self, node: nodes.Filter | nodes.Test, arguments: list[Type], keywords: Mapping[str, Type]

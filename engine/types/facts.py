@@ -129,7 +129,10 @@ def _compared(node: nodes.Compare, *, negated: bool) -> Facts:
             return NOTHING
         return frozenset({present((*holder, str(left.value)))})
     if op == "in":
-        constant, value = _constants(right)
+        items = right.items if isinstance(right, nodes.List | nodes.Tuple) else []
+        listed = [_constant(item) for item in items]
+        value = [each for _, each in listed]
+        constant = bool(listed) and all(known for known, _ in listed)
         return _one_of(path, value) if constant and excused not in value else NOTHING
     constant, value = _constant(right)
     if not constant:
@@ -172,10 +175,3 @@ def _constant(node: nodes.Node) -> tuple[bool, Json]:
     if isinstance(node, nodes.Const):
         return True, node.value
     return isinstance(node, nodes.Name) and node.name == "null", None
-
-
-def _constants(node: nodes.Node) -> tuple[bool, list[Json]]:
-    if not isinstance(node, nodes.List | nodes.Tuple):
-        return False, []
-    found = [_constant(item) for item in node.items]
-    return all(constant for constant, _ in found) and bool(found), [value for _, value in found]

@@ -87,7 +87,14 @@ class Inference:
         if isinstance(node, nodes.Getattr | nodes.Getitem):
             return self._item(node, facts, excused)
         if isinstance(node, nodes.CondExpr):
-            return self._choice(node, facts, excused)
+            self.of(node.test, facts)
+            first = self.of(node.expr1, facts | when_true(node.test))
+            if node.expr2 is None and not excused:
+                message = f"{told(node)} gives nothing when the condition is false"
+                return self.report(node, message, "add `else` and the value for that case")
+            if node.expr2 is None:
+                return either(first, UNDEFINED)
+            return either(first, self.of(node.expr2, facts | when_false(node.test)))
         for _, parts in joined(node) if self.exact else ():
             for part in parts:
                 found = self.of(part, facts)
@@ -245,16 +252,6 @@ class Inference:
             case inner:
                 self.of(inner, facts)
         return FLAG
-
-    def _choice(self, node: nodes.CondExpr, facts: Facts, excused: bool) -> Type:
-        self.of(node.test, facts)
-        first = self.of(node.expr1, facts | when_true(node.test))
-        if node.expr2 is None and not excused:
-            message = f"{told(node)} gives nothing when the condition is false"
-            return self.report(node, message, "add `else` and the value for that case")
-        if node.expr2 is None:
-            return either(first, UNDEFINED)
-        return either(first, self.of(node.expr2, facts | when_false(node.test)))
 
     def _compare(self, node: nodes.Compare, facts: Facts) -> Type:
         left_node, left = node.expr, self.of(node.expr, facts)

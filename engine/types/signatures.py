@@ -40,10 +40,6 @@ def _as_list(found: Type) -> Type:
     return list_of(items_of(found))
 
 
-def _reversed(found: Type) -> Type:
-    return found if found.kinds == TEXT else _as_list(found)
-
-
 _TEXT = (
     *("capitalize", "date", "duration", "filesizeformat", "format", "join", "lower", "replace"),
     *("string", "title", "tojson", "trim", "truncate", "upper", "urlencode"),
@@ -60,7 +56,7 @@ GIVES: Mapping[str, Callable[[Type], Type]] = {
     **dict.fromkeys(("fromjson", "sum"), _always(ANY)),
     **dict.fromkeys(("after", "before", "moment"), _always(MOMENTS)),
     "match": _always(list_of(None).or_null("the pattern may match nothing")),
-    "reverse": _reversed,
+    "reverse": lambda found: found if found.kinds == TEXT else _as_list(found),
 }
 """Result type of each filter for an accepted type, except `default`, which depends on its argument."""
 

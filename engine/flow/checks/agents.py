@@ -36,7 +36,7 @@ from engine.language.template import has_expression
 from engine.nodes.types.agent import PLACE
 from engine.nodes.types.names import MAX_NAME, NAME
 from engine.nodes.types.registry import node_types, unusable_type
-from engine.nodes.types.spec import NodeSpec, spelled_out
+from engine.nodes.types.spec import spelled_out
 from engine.types import lattice
 from engine.types.lattice import TEXTS, Type, input_type, mapping_of, schema_type
 
@@ -67,7 +67,19 @@ def _agent(with_: Mapping[str, Any], around: AgentContext) -> Iterator[Fault]:
     if memory == "approve" and not around.asks:
         yield Fault(("memory",), "`finally` cannot ask people", "write `auto`, or leave it out", on_key=True)
     if as_mapping(with_.get("memory")).get("scope") == "flow":
-        yield from _named_approvers(memory, as_mapping(with_.get("approvals")))
+        # Notes that agents read in other channels too need approvers named in the flow.
+        approvals = as_mapping(with_.get("approvals"))
+        written = approvals.get("remember", approvals.get(ANY))
+        rules = [] if written is None else [as_mapping(rule) for rule in named_rules(written)]
+        named = [set(map(str, as_list(rule.get("approvers")))) for rule in rules]
+        missing = not rules and memory == "approve"
+        if missing or not all(names and names.isdisjoint(("channel", "requester")) for names in named):
+            yield Fault(
+                ("memory",),
+                "notes with `scope: flow` are read in other channels too, so the flow must name their approvers",
+                'write `approvals: {remember: {approvers: ["@sre"]}}`, without `channel` and `requester`',
+                on_key=True,
+            )
     for index, item in enumerate(as_list(with_.get("tools"))):
         yield from faults_under(("tools", index), _entry(item, around, known))
     for name, written in as_mapping(with_.get("approvals")).items():
@@ -81,21 +93,6 @@ def _agent(with_: Mapping[str, Any], around: AgentContext) -> Iterator[Fault]:
     if with_.get("approvals") and not around.asks:
         yield Fault(
             ("approvals",), "`finally` cannot ask people", "leave out the tools that need it", on_key=True
-        )
-
-
-def _named_approvers(memory: Json, approvals: Mapping[str, Any]) -> Iterator[Fault]:
-    """Require approvers named in the flow for notes that agents read in other channels too."""
-    written = approvals.get("remember", approvals.get(ANY))
-    rules = [] if written is None else [as_mapping(rule) for rule in named_rules(written)]
-    named = [set(map(str, as_list(rule.get("approvers")))) for rule in rules]
-    missing = not rules and memory == "approve"
-    if missing or not all(names and names.isdisjoint(("channel", "requester")) for names in named):
-        yield Fault(
-            ("memory",),
-            "notes with `scope: flow` are read in other channels too, so the flow must name their approvers",
-            'write `approvals: {remember: {approvers: ["@sre"]}}`, without `channel` and `requester`',
-            on_key=True,
         )
 
 
@@ -145,21 +142,16 @@ def _entry(item: Any, around: AgentContext, known: dict[str, Entry]) -> Iterator
         yield Fault(where, f"unknown tool `{entry.name[:80]}`", hint, on_key=bool(where))
         return
     else:
-        yield from _builtin(entry, around)
-    yield from _names(entry, known)
-
-
-def _builtin(entry: Entry, around: AgentContext) -> Iterator[Fault]:
-    kind = cast(ToolKind, entry.name)
-    model = TOOLS[kind]
-    if kind in ASKS_PEOPLE and not around.asks:
-        yield Fault((), "`finally` cannot ask people, and this tool does", "leave it out")
-    if entry.settings is None:
-        for name, needed in model.model_fields.items():
+        kind = cast(ToolKind, entry.name)
+        model = TOOLS[kind]
+        if kind in ASKS_PEOPLE and not around.asks:
+            yield Fault((), "`finally` cannot ask people, and this tool does", "leave it out")
+        if entry.settings is not None:
+            yield from faults_under((kind,), _settings(kind, model, entry.settings, around.scope))
+        for name, needed in model.model_fields.items() if entry.settings is None else ():
             if needed.is_required():
                 yield Fault((), f"`{kind}` needs `{name}`", model.example)
-        return
-    yield from faults_under((kind,), _settings(kind, model, entry.settings, around.scope))
+    yield from _names(entry, known)
 
 
 def _settings(
@@ -301,7 +293,16 @@ def _tool(tool: Mapping[str, Any]) -> Iterator[Fault]:
         return
     spec = node_types().get(kind)
     if spec is None or not usable_as_tool(spec):
-        yield _no_tool_type(kind, spec)
+        usable = [name for name, each in node_types().items() if usable_as_tool(each)]
+        message = f"a node of type `{kind}` cannot be a tool"
+        hint: str | None = f"a tool is one of {', '.join(usable)}"
+        if spec is None or spec.internal:
+            broken = unusable_type(kind)
+            message = broken or f"unknown node type `{kind[:80]}`"
+            hint = suggest(kind, usable) if broken is None else "repair or reinstall that package"
+        elif spec.mode == "prompt":
+            hint = "`ask_human` asks people, and `approvals` of an agent say who approves its calls"
+        yield Fault(("type",), message, hint)
         return
     if tool.get("description") is None and not spec.calls:
         yield Fault((), "`description` is missing", "the model chooses the tool by its description")
@@ -317,18 +318,6 @@ def _tool(tool: Mapping[str, Any]) -> Iterator[Fault]:
     if with_ is None or isinstance(with_, dict):
         for fault in spec.check(with_ or {}):
             yield fault.under(("with",)) if with_ is not None else Fault((), f"{fault.message} under `with`")
-
-
-def _no_tool_type(kind: str, spec: NodeSpec | None) -> Fault:
-    usable = [name for name, each in node_types().items() if usable_as_tool(each)]
-    if spec is None or spec.internal:
-        broken = unusable_type(kind)
-        hint = suggest(kind, usable) if broken is None else "repair or reinstall that package"
-        return Fault(("type",), broken or f"unknown node type `{kind[:80]}`", hint)
-    hint = f"a tool is one of {', '.join(usable)}"
-    if spec.mode == "prompt":
-        hint = "`ask_human` asks people, and `approvals` of an agent say who approves its calls"
-    return Fault(("type",), f"a node of type `{kind}` cannot be a tool", hint)
 
 
 def check_used_tools(node: Mapping[str, Any], tools: Mapping[str, Any], scope: Scope) -> Iterator[Fault]:

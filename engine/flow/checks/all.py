@@ -52,7 +52,13 @@ def check_flow(
     inputs = as_mapping(data.get("inputs"))
     for name, entry in inputs.items():
         yield from faults_under(("inputs",), check_input(name, entry))
-    given = Given(frozenset(inputs), _documents(inputs))
+    documents = {}
+    for key, written in inputs.items():
+        try:
+            documents[key] = InputDoc.model_validate(written)
+        except ValueError:
+            continue
+    given = Given(frozenset(inputs), documents)
     for index, trigger in enumerate(as_list(data.get("triggers"))):
         if isinstance(trigger, dict):
             yield from faults_under(("triggers", index), check_trigger(trigger, given))
@@ -64,34 +70,19 @@ def check_flow(
         yield Fault(("on_conflict",), "`on_conflict` needs a `lock`", on_key=True)
     if isinstance(lock, str):
         yield from check_text(lock, ("lock",), scope, only=("inputs", "session"), exact=True)
-    yield from _follow_ups(data)
-    yield from faults_under(("tools",), check_tools(as_mapping(data.get("tools"))))
-    yield from check_nodes(data, scope, line_of)
-
-
-def _follow_ups(data: Mapping[str, Any]) -> Iterator[Fault]:
-    """Check that no step waits for an agent with `follow_up`, which keeps the session open after its answer."""
+    # No step may wait for an agent with `follow_up`, which keeps the session open after its answer.
     nodes, edges = as_list(data.get("nodes")), as_list(data.get("edges"))
-    for index, node in enumerate(map(as_mapping, nodes)):
+    for position, node in enumerate(map(as_mapping, nodes)):
         if not as_mapping(node.get("with")).get("follow_up"):
             continue
-        path: Path = ("nodes", index, "with", "follow_up")
+        path: Path = ("nodes", position, "with", "follow_up")
         leads_on = any(as_mapping(edge).get("from") == node.get("id") for edge in edges)
-        if leads_on or (not edges and index < len(nodes) - 1):
+        if leads_on or (not edges and position < len(nodes) - 1):
             yield Fault(path, "the nodes after this agent would wait that long", "put the agent last")
         if data.get("lock") is not None:
             yield Fault(path, "the flow's `lock` would be held that long", "remove one of the two")
-
-
-def _documents(inputs: Mapping[str, Any]) -> dict[str, InputDoc]:
-    """Return the inputs whose entries have the right shape."""
-    found = {}
-    for name, entry in inputs.items():
-        try:
-            found[name] = InputDoc.model_validate(entry)
-        except ValueError:
-            continue
-    return found
+    yield from faults_under(("tools",), check_tools(as_mapping(data.get("tools"))))
+    yield from check_nodes(data, scope, line_of)
 
 
 # --- warnings ----------------------------------------------------------------------------------------------
@@ -116,28 +107,23 @@ def _of_list(flow: Flow, nodes: NodeList) -> Iterator[Problem]:
     for node in nodes.nodes:
         for message, hint in node.spec.warnings(node.id, node.config) if node.spec.warnings else ():
             yield Problem(flow.file, node.line, 1, message, hint)
-    yield from _unreachable(flow, nodes)
+    written = [
+        {"id": each.id, "type": each.type, "if": each.if_, "on_error": each.on_error, "with": each.config}
+        for each in nodes.nodes
+    ]
+    targets = {target for each in written for target in jumps(each)}
+    before: Node | None = None
+    for each, told in zip(nodes.nodes, written, strict=True):
+        if before is not None and each.id not in targets and not nodes.is_graph:
+            message = f"`{each.id}` never runs: `{before.id}` before it always ends the list"
+            hint = f"give `{before.id}` an `if`, or reach `{each.id}` with `goto:{each.id}`"
+            yield Problem(flow.file, each.line, 1, message, hint)
+        before = each if always_stops(told) else None
     for edge in nodes.edges:
         if edge.type == "loop" and edge.when is None and edge.on_limit == "fail":
             message = f"the loop edge `{edge.from_} → {edge.to}` has no `when`: it always runs to its limit and fails there"
             hint = "write `when`, or `on_limit: continue` for a fixed number of rounds"
             yield Problem(flow.file, nodes.by_id[edge.from_].line, 1, message, hint)
-
-
-def _unreachable(flow: Flow, nodes: NodeList) -> Iterator[Problem]:
-    """Yield the first node of each unreachable part of a list, after an unconditional `end` or `fail`."""
-    written = [
-        {"id": node.id, "type": node.type, "if": node.if_, "on_error": node.on_error, "with": node.config}
-        for node in nodes.nodes
-    ]
-    targets = {target for node in written for target in jumps(node)}
-    before: Node | None = None
-    for node, told in zip(nodes.nodes, written, strict=True):
-        if before is not None and node.id not in targets and not nodes.is_graph:
-            message = f"`{node.id}` never runs: `{before.id}` before it always ends the list"
-            hint = f"give `{before.id}` an `if`, or reach `{node.id}` with `goto:{node.id}`"
-            yield Problem(flow.file, node.line, 1, message, hint)
-        before = node if always_stops(told) else None
 
 
 class _Later:
@@ -170,8 +156,18 @@ class _Later:
     def _among(self, nodes: Sequence[Node], around: frozenset[str]) -> Iterator[Node]:
         """Yield the steps, nested ones included, that do not depend on it, up to a `fail` that does."""
         for node in nodes:
-            if not self._depends(node):
-                yield from self._effects(node, around)
+            asked = (node.condition, node.compiled, node.while_, node.until_)
+            depends = any(compiled is not None and self._names(compiled) for compiled in asked)
+            if node.id != self.gate.covers and not depends:
+                if has_effects(node):
+                    yield node
+                lists = [f"@{node.calls}/"] if node.calls is not None else list(node.lists.values())
+                for list_id in (*lists, node.on_failure):
+                    if list_id is None or list_id in around or list_id not in self.flow.lists:
+                        continue
+                    found = self._among(self.flow.lists[list_id].nodes, around | {list_id})
+                    # A problem in another file is reported at the call.
+                    yield from [node for _ in found][:1] if node.calls is not None else found
                 continue
             self.known.add(node.id)
             if (_ends(node) or node.type == END) and not self.flow.lists[node.list_id].is_graph:
@@ -188,26 +184,8 @@ class _Later:
                     pending.append(edge.to)
         return [nodes.by_id[name] for name in nodes.order if name in reached]
 
-    def _depends(self, node: Node) -> bool:
-        if node.id == self.gate.covers:
-            return True
-        asked = (node.condition, node.compiled, node.while_, node.until_)
-        return any(compiled is not None and self._names(compiled) for compiled in asked)
-
     def _names(self, compiled: Compiled) -> bool:
         return any(len(path) > 1 and path[1] in self.known for path in compiled.names)
-
-    def _effects(self, node: Node, around: frozenset[str]) -> Iterator[Node]:
-        """Yield the node if it has effects, and the nodes with effects inside it."""
-        if has_effects(node):
-            yield node
-        lists = [f"@{node.calls}/"] if node.calls is not None else list(node.lists.values())
-        for list_id in (*lists, node.on_failure):
-            if list_id is None or list_id in around or list_id not in self.flow.lists:
-                continue
-            found = self._among(self.flow.lists[list_id].nodes, around | {list_id})
-            # A problem in another file is reported at the call.
-            yield from [node for _ in found][:1] if node.calls is not None else found
 
 
 def _ends(node: Node) -> bool:

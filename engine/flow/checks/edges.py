@@ -65,7 +65,14 @@ def check_edges(
                 (number,), f"the edge {_shown(pair)} appears twice", f"the first one is on line {line}"
             )
         first.setdefault(pair, number)
-    yield from _gates(edges)
+    given: dict[str, str] = {}
+    for number, edge in enumerate(edges):
+        gate, to = as_mapping(edge).get("gate"), ends(edge)[1]
+        if gate not in ("any", "all") or not to or _is_loop(edge):
+            continue
+        if given.setdefault(to, gate) != gate:
+            message = f"another edge gives `{to[:80]}` the gate `{given[to]}`"
+            yield Fault((number, "gate"), message, "a node has one gate; write it once")
     forward = _forward(edges, positions)
     names = {position: name for name, position in positions.items()}
     for last, way in reachability.circles(
@@ -73,7 +80,14 @@ def check_edges(
     ):
         shown = _shown([*(names[position] for position in way), names[way[0]]])
         yield Fault((forward[last][0],), f"the edges form a cycle: {shown}", _LOOP_HINT)
-    yield from _loops(edges, positions)
+    before = reachability.ancestors(_count(positions), sound_pairs(edges, positions))
+    for number, edge in enumerate(edges):
+        source, target = ends(edge)
+        if not _is_loop(edge) or source == target or source not in positions or target not in positions:
+            continue
+        if not before[positions[source]] >> positions[target] & 1:
+            hint = f"no edges lead from `{target}` to `{source}`"
+            yield Fault((number,), f"the loop edge {_shown((source, target))} does not lead back", hint)
 
 
 def _edge(
@@ -109,28 +123,6 @@ def _shown(way: Any) -> str:
 
 def _count(positions: Mapping[str, int]) -> int:
     return max(positions.values(), default=-1) + 1
-
-
-def _gates(edges: list[Any]) -> Iterator[Fault]:
-    given: dict[str, str] = {}
-    for number, edge in enumerate(edges):
-        gate, target = as_mapping(edge).get("gate"), ends(edge)[1]
-        if gate not in ("any", "all") or not target or _is_loop(edge):
-            continue
-        if given.setdefault(target, gate) != gate:
-            message = f"another edge gives `{target[:80]}` the gate `{given[target]}`"
-            yield Fault((number, "gate"), message, "a node has one gate; write it once")
-
-
-def _loops(edges: list[Any], positions: Mapping[str, int]) -> Iterator[Fault]:
-    before = reachability.ancestors(_count(positions), sound_pairs(edges, positions))
-    for number, edge in enumerate(edges):
-        source, target = ends(edge)
-        if not _is_loop(edge) or source == target or source not in positions or target not in positions:
-            continue
-        if not before[positions[source]] >> positions[target] & 1:
-            hint = f"no edges lead from `{target}` to `{source}`"
-            yield Fault((number,), f"the loop edge {_shown((source, target))} does not lead back", hint)
 
 
 # --- covered nodes -----------------------------------------------------------------------------------------
@@ -188,17 +180,11 @@ def _target(
             target, [name for name in positions if name != gate]
         )
     if not seen[place] >> position & 1:
-        return (
-            f"`{target}` may not come after this approval",
-            "an approval covers a node that comes later",
-        )
+        return (f"`{target}` may not come after this approval", "an approval covers a node that comes later")
     spec = spec_at(as_mapping(nodes[place]))
     if spec is not None and spec.mode not in ("run", "delivery"):
         hint = "an approval can cover shell, http, message, python and your own types"
-        return (
-            f"`{target}` is of type `{spec.name}`, whose effect cannot be known in advance",
-            hint,
-        )
+        return (f"`{target}` is of type `{spec.name}`, whose effect cannot be known in advance", hint)
     return None
 
 

@@ -24,13 +24,9 @@ def check_input(name: str, entry: Any) -> Iterator[Fault]:
     except ValueError:
         # Its shape is wrong, which is reported already.
         return
-    yield from _input_values(path, name, document)
-
-
-def _input_values(path: Path, name: str, document: InputDoc) -> Iterator[Fault]:
     given = document.model_fields_set
-    entry = document.as_input(name)
-    if entry.items is not None and document.type != "array":
+    read = document.as_input(name)
+    if read.items is not None and document.type != "array":
         yield Fault(
             (*path, "items"), f"`items` is for arrays, and this input is of type {document.type}", on_key=True
         )
@@ -38,8 +34,8 @@ def _input_values(path: Path, name: str, document: InputDoc) -> Iterator[Fault]:
         yield Fault(
             (*path, "required"), "an input with a `default` is never missing, so it cannot be required"
         )
-    for position, choice in enumerate(entry.choices or ()):
-        kind = (entry.items or "string") if document.type == "array" else document.type
+    for position, choice in enumerate(read.choices or ()):
+        kind = (read.items or "string") if document.type == "array" else document.type
         problem = check_value(Input(name, kind), choice)
         if problem is not None:
             yield Fault((*path, "choices", position), problem, to_text(problem, choice))
@@ -50,7 +46,7 @@ def _input_values(path: Path, name: str, document: InputDoc) -> Iterator[Fault]:
             (*path, "default"), "a default cannot contain expressions", "compute it in a node of type `set`"
         )
         return
-    problem = check_value(entry, document.default)
+    problem = check_value(read, document.default)
     if problem is not None:
         hint = to_text(problem, document.default)
         yield Fault((*path, "default"), f"the default does not fit: {problem}", hint)

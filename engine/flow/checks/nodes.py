@@ -103,7 +103,16 @@ def _list(nodes: list[Any], edges: list[Any], site: Site, edges_path: Path) -> G
     """Check the nodes of one list, each with those before it, then its edges."""
     positions, typed = ids(nodes), site.scope.typed
     outputs: dict[str, Output] = {}
-    seen = _seen(len(nodes), edges, positions)
+    count = len(nodes)
+    # The positions in the order of execution, and for each the set of those that surely ran before it.
+    order = list(range(count))
+    seen = [(1 << position) - 1 for position in order]
+    if edges:
+        pairs = sound_pairs(edges, positions)
+        order, seen = reachability.topological(count, pairs), reachability.ancestors(count, pairs)
+        for position in set(range(count)).difference(order):
+            # On or after a circle the order is unknown. Reporting the circle is enough.
+            seen[position] = (1 << count) - 1
     gates = covering(nodes)
     states = reached(nodes, edges, positions) if typed else [NOWHERE] * (len(nodes) + 1)
     for target in gates.keys() & positions.keys() if typed else ():
@@ -112,11 +121,17 @@ def _list(nodes: list[Any], edges: list[Any], site: Site, edges_path: Path) -> G
         Level(outputs, positions, before, bool(edges), state)
         for before, state in zip(seen, states, strict=False)
     ]
-    for position in _in_order(len(nodes), edges, positions):
+    # Those on a circle follow as they are written.
+    for position in dict.fromkeys([*order, *range(count)]):
         node = nodes[position]
         if isinstance(node, dict):
             if node.get("type") == END and (edges or site.path[-1] == "on_failure"):
-                yield from _no_end((*site.path, position, "type"), graph=bool(edges))
+                if edges:
+                    message, hint = "a graph has no `end`", "it ends at the nodes without an outgoing edge"
+                else:
+                    message = "an `end` in `on_failure` does not undo the failure"
+                    hint = "write `on_error: goto:<id>` to continue, and an `end` there"
+                yield Fault((*site.path, position, "type"), message, hint)
             found = yield from _node(node, replace(site, path=(*site.path, position)), levels[position])
             if positions.get(str(node.get("id"))) == position:
                 covers = gates.get(node["id"], ())
@@ -132,33 +147,6 @@ def _list(nodes: list[Any], edges: list[Any], site: Site, edges_path: Path) -> G
             scopes[name] = site.scope.at(name, level._replace(seen=level.seen | 1 << position, reached=state))
         yield from faults_under(edges_path, check_edges(edges, positions, scopes, site.line_of, edges_path))
     return _Ended(outputs, at_end(outputs, positions, states[-1]), states[-1])
-
-
-def _no_end(path: Path, *, graph: bool) -> Iterator[Fault]:
-    if graph:
-        message, hint = "a graph has no `end`", "it ends at the nodes without an outgoing edge"
-    else:
-        message = "an `end` in `on_failure` does not undo the failure"
-        hint = "write `on_error: goto:<id>` to continue, and an `end` there"
-    yield Fault(path, message, hint)
-
-
-def _in_order(count: int, edges: list[Any], positions: Mapping[str, int]) -> list[int]:
-    """Return the positions in execution order; those on a circle, which is reported, as they are written."""
-    order = reachability.topological(count, sound_pairs(edges, positions)) if edges else list(range(count))
-    return [*order, *(position for position in range(count) if position not in set(order))]
-
-
-def _seen(count: int, edges: list[Any], positions: Mapping[str, int]) -> list[int]:
-    """Return for each node of a list the set of those that surely ran before it."""
-    if not edges:
-        return [(1 << position) - 1 for position in range(count)]
-    pairs = sound_pairs(edges, positions)
-    seen = reachability.ancestors(count, pairs)
-    for position in set(range(count)) - set(reachability.topological(count, pairs)):
-        # On or after a circle the order is unknown. Reporting the circle is enough.
-        seen[position] = (1 << count) - 1
-    return seen
 
 
 def _node(node: Mapping[str, Any], site: Site, level: Level) -> Generator[Fault, None, Type]:
@@ -232,7 +220,19 @@ def _fields(
 ) -> Iterator[Fault]:
     yield from _id(node.get("id"), site)
     yield from _retry(node)
-    yield from _on_error(node.get("on_error", "fail"), site, siblings)
+    on_error = node.get("on_error", "fail")
+    jump = GOTO.fullmatch(on_error) if isinstance(on_error, str) else None
+    if jump is None and on_error not in _ON_ERROR:
+        message = f"expected fail, continue, ask or goto:<id>, not {kind_of(on_error)}"
+        yield Fault(
+            ("on_error",),
+            message,
+            suggest(on_error, _ON_ERROR, "") or None if isinstance(on_error, str) else None,
+        )
+    if jump is not None:
+        yield from _goto(jump[1], ("on_error",), site, siblings)
+    if on_error == "ask" and not site.asks:
+        yield Fault(("on_error",), "`finally` cannot ask people", "write `continue`")
     for name in ("name", "timeout"):
         if has_expression(node.get(name)):
             hint = "use expressions under `with` and in `if`"
@@ -251,7 +251,12 @@ def _fields(
         return
     yield from _of_type(node, spec, site)
     if spec.mode == "prompt":
-        yield from _ways_out(node, site, siblings)
+        # The `goto` targets of a question's timeout and rejection.
+        for key in ("on_timeout", "on_reject"):
+            value = as_mapping(node.get("with")).get(key)
+            goto = GOTO.fullmatch(value) if isinstance(value, str) else None
+            if goto is not None:
+                yield from _goto(goto[1], ("with", key), site, siblings)
     yield from _with(node, spec, scope, record)
     for name in spec.schema_fields:
         schema = as_mapping(node.get("with")).get(name)
@@ -329,34 +334,12 @@ _BESIDE = ("if", "name", "on_crash", "on_error", "on_failure", "retry", "timeout
 _ON_ERROR = ("fail", "continue", "ask")
 
 
-def _on_error(value: Any, site: Site, siblings: Mapping[str, int]) -> Iterator[Fault]:
-    goto = GOTO.fullmatch(value) if isinstance(value, str) else None
-    if goto is None and value not in _ON_ERROR:
-        message = f"expected fail, continue, ask or goto:<id>, not {kind_of(value)}"
-        yield Fault(
-            ("on_error",), message, suggest(value, _ON_ERROR, "") or None if isinstance(value, str) else None
-        )
-    if goto is not None:
-        yield from _goto(goto[1], ("on_error",), site, siblings)
-    if value == "ask" and not site.asks:
-        yield Fault(("on_error",), "`finally` cannot ask people", "write `continue`")
-
-
 def _goto(target: str, path: Path, site: Site, siblings: Mapping[str, int]) -> Iterator[Fault]:
     if target not in siblings:
         hint = suggest(target, siblings)
         if target in site.scope.places:
             hint = "it is in another list; a jump cannot leave its list"
         yield Fault(path, f"there is no node `{target}` in this list", hint)
-
-
-def _ways_out(node: Mapping[str, Any], site: Site, siblings: Mapping[str, int]) -> Iterator[Fault]:
-    """Check the `goto` targets of a question's timeout and rejection."""
-    for name in ("on_timeout", "on_reject"):
-        value = as_mapping(node.get("with")).get(name)
-        goto = GOTO.fullmatch(value) if isinstance(value, str) else None
-        if goto is not None:
-            yield from _goto(goto[1], ("with", name), site, siblings)
 
 
 def _with(
@@ -376,8 +359,14 @@ def _with(
             if raw is not None
             else replace(fault, message=f"{fault.message} under `with`")
         )
+    # These must name a node of that type that surely came before.
     for name, kind in spec.node_fields.items():
-        yield from _named(with_.get(name), ("with", name), kind, scope)
+        named = with_.get(name)
+        if isinstance(named, str) and scope.find(named) is None:
+            message = f"no node `{named[:80]}` comes before this one"
+            yield Fault(("with", name), message, suggest(named, scope.visible()))
+        elif isinstance(named, str) and scope.places[named].type != kind:
+            yield Fault(("with", name), f"`{named}` is no `{kind}` node")
     for name, value in with_.items():
         path: Path = ("with", name)
         if name in spec.condition_fields and value is not None:
@@ -402,16 +391,6 @@ def _with(
                 yield Fault(path, f"this may be null{because(alone)}, and {NOT_LEFT_OUT}", GUARD)
     if scope.typed and spec.fits is not None:
         yield from spec.fits(node, record, scope.sources)
-
-
-def _named(name: Json, path: Path, kind: str, scope: Scope) -> Iterator[Fault]:
-    """Check a field that must name a node of this type that surely came before."""
-    if not isinstance(name, str):
-        return
-    if scope.find(name) is None:
-        yield Fault(path, f"no node `{name[:80]}` comes before this one", suggest(name, scope.visible()))
-    elif scope.places[name].type != kind:
-        yield Fault(path, f"`{name}` is no `{kind}` node")
 
 
 def _round_scope(node: Mapping[str, Any], scope: Scope, condition: str) -> Scope:

@@ -104,7 +104,13 @@ def _schema(schema: Json, path: Path, root: Json, depth: int) -> Iterator[Fault]
             elif not fits(value):
                 yield Fault(here, f"expected {words}" + ("" if value == [] else f", not {kind_of(value)}"))
         elif keyword == "type":
-            yield from _type(value, here)
+            if value == []:
+                yield Fault(here, "expected at least one entry")
+            for index, name in enumerate(value if isinstance(value, list) else [value]):
+                if name not in TYPES:
+                    hint = suggest(name, TYPES, "") or None if isinstance(name, str) else None
+                    where = (*here, index) if isinstance(value, list) else here
+                    yield Fault(where, f"expected {', '.join(TYPES)}, not {kind_of(name)}", hint)
         elif keyword in _ONE:
             yield from _schema(value, here, root, depth + 1)
         elif keyword in _LISTED:
@@ -123,16 +129,6 @@ def _schema(schema: Json, path: Path, root: Json, depth: int) -> Iterator[Fault]
                 here, f"unknown keyword `{keyword[:80]}`", suggest(keyword, KEYWORDS, ""), on_key=True
             )
     yield from _together(schema, path)
-
-
-def _type(value: Json, path: Path) -> Iterator[Fault]:
-    if value == []:
-        yield Fault(path, "expected at least one entry")
-    for index, name in enumerate(value if isinstance(value, list) else [value]):
-        if name not in TYPES:
-            hint = suggest(name, TYPES, "") or None if isinstance(name, str) else None
-            where = (*path, index) if isinstance(value, list) else path
-            yield Fault(where, f"expected {', '.join(TYPES)}, not {kind_of(name)}", hint)
 
 
 def _several(value: Json, path: Path, root: Json, depth: int, kind: type) -> Iterator[Fault]:
@@ -357,7 +353,12 @@ def _samples(pieces: Pieces, path: Path, spec: NodeSpec) -> list[_Sample]:
         elif piece.unknown or (piece.kinds & (TEXT | LIST | MAPPING) and piece.values is None):
             return [_Sample("x", typical=True)]
         else:
-            options.append([_written(sample.value) for sample in _of_type(piece)])
+            options.append(
+                [
+                    "true" if sample.value is True else "null" if sample.value is None else str(sample.value)
+                    for sample in _of_type(piece)
+                ]
+            )
     return [_Sample("".join(parts)) for parts in list(product(*options))[:_MOST_VALUES]]
 
 
@@ -378,10 +379,6 @@ def _of_type(found: Type) -> Iterator[_Sample]:
     if found.kinds & LIST and found.items is not None and found.items.nullable:
         yield _Sample([None])
     yield from (_Sample(value) for kind, value in _OTHERS if found.kinds & kind)
-
-
-def _written(value: Json) -> str:
-    return "true" if value is True else "null" if value is None else str(value)
 
 
 def _misfit(pieces: Pieces, sample: _Sample, fault: Fault) -> str:

@@ -328,7 +328,10 @@ def _not_before(root: str, name: str, scope: Scope) -> Wrong:
     here = () if mine is None else mine.around
     if name in (container for container, _ in here):
         return f"`{name}` contains this node", "it has an output only once it has ended", where
-    message, hint = _apart(name, place, here) or _later(name, scope)
+    told = _apart(name, place, here)
+    if told is None and any(name in level.positions and level.graph for level in scope.levels):
+        told = f"`{name}` may not run before this node", "an edge must lead from it to here"
+    message, hint = told or (f"`{name}` runs after this node", "move it up, or use a node before this one")
     if "last" in scope.variables and name in (scope.variables["last"].fields or ()):
         hint = f"use the previous round: `last.{name}`"
     return message, hint, where
@@ -349,12 +352,6 @@ def _apart(name: str, place: Place, here: tuple[tuple[str, str], ...]) -> tuple[
         hint = f"`nodes.{container}` has its output, or this node belongs inside too"
         return f"`{name}` is inside `{container}` and cannot be used outside it", hint
     return None
-
-
-def _later(name: str, scope: Scope) -> tuple[str, str]:
-    if any(name in level.positions and level.graph for level in scope.levels):
-        return f"`{name}` may not run before this node", "an edge must lead from it to here"
-    return f"`{name}` runs after this node", "move it up, or use a node before this one"
 
 
 # --- texts -------------------------------------------------------------------------------------------------
@@ -427,21 +424,6 @@ def check_text(
             )
         else:
             yield from _check_names([(segment, reference)], path, scope)
-    yield from _foreign(text, path)
-    if scope.typed and not bad:
-        yield from _typed(text, path, scope, record, exact, handed_on and not exact)
-
-
-_FOREIGN = re.compile(
-    r"(?P<sign>\$(?=\{\{))|(?<!\$)\{#.*?#\}"
-    r"|(?<!\{)[$#%]?\{ ?(?P<name>(?:inputs|nodes|status|errors|session)\.\w[\w.]*) ?\}(?!\})|\$(?P<bare>(?:inputs|nodes|status)\.\w[\w.]*)",
-    re.DOTALL,
-)
-"""`${{ }}`, as GitHub's workflows have it, the comments of Jinja, and one of our names in the braces of others."""
-
-
-def _foreign(text: str, path: Path) -> Iterator[Fault]:
-    """Yield a doubt about syntax of other template languages in a text."""
     for found in _FOREIGN.finditer(text):
         if found["sign"]:
             message, hint = (
@@ -456,6 +438,16 @@ def _foreign(text: str, path: Path) -> Iterator[Fault]:
                 "a comment of YAML begins with ` # `",
             )
         yield Fault(path, message, hint, offset=found.start(), snippet=found[0], doubt=True)
+    if scope.typed and not bad:
+        yield from _typed(text, path, scope, record, exact, handed_on and not exact)
+
+
+_FOREIGN = re.compile(
+    r"(?P<sign>\$(?=\{\{))|(?<!\$)\{#.*?#\}"
+    r"|(?<!\{)[$#%]?\{ ?(?P<name>(?:inputs|nodes|status|errors|session)\.\w[\w.]*) ?\}(?!\})|\$(?P<bare>(?:inputs|nodes|status)\.\w[\w.]*)",
+    re.DOTALL,
+)
+"""`${{ }}`, as GitHub's workflows have it, the comments of Jinja, and one of our names in the braces of others."""
 
 
 def check_condition(value: Json, path: Path, scope: Scope) -> Iterator[Fault]:

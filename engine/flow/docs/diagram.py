@@ -73,11 +73,7 @@ def _columns(flow: Flow, node: Node, around: tuple[str, ...]) -> Iterator[Column
         yield Column("on failure", node.on_failure, node.on_failure in around)
 
 
-def _itself(node_id: str) -> str:
-    return node_id
-
-
-def _facts(node: Node, called: Callable[[str], str] = _itself) -> list[str]:
+def _facts(node: Node, called: Callable[[str], str] = lambda node_id: node_id) -> list[str]:
     """Return the lines about a node below its name; `called` says what other nodes of its list are called."""
     lines = [node.type if node.as_ is None else f"{node.type} {node.as_}"]
     if node.condition is not None:
@@ -194,19 +190,17 @@ class _Mermaid:
             return
         yield f'{lead}subgraph {name}["{label}"]'
         for column in held:
-            yield from self._column(column, around, depth + 1)
+            deeper = depth + 1
+            indent, title = "    " * deeper, self._name()
+            if column.again:
+                yield f'{indent}{title}(["{_quoted(column.title)}, again"])'
+            elif column.title:
+                yield f'{indent}subgraph {title}["{_quoted(column.title)}"]'
+                yield from self._list(column.list_id, around, deeper + 1)
+                yield f"{indent}end"
+            else:
+                yield from self._list(column.list_id, around, deeper)
         yield f"{lead}end"
-
-    def _column(self, column: Column, around: tuple[str, ...], depth: int) -> Iterator[str]:
-        lead, name = "    " * depth, self._name()
-        if column.again:
-            yield f'{lead}{name}(["{_quoted(column.title)}, again"])'
-        elif column.title:
-            yield f'{lead}subgraph {name}["{_quoted(column.title)}"]'
-            yield from self._list(column.list_id, around, depth + 1)
-            yield f"{lead}end"
-        else:
-            yield from self._list(column.list_id, around, depth)
 
 
 def _quoted(text: str) -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from engine.flow.model import FINALLY, Flow, NodeList, Trigger
-from engine.flow.node import ROOT, Node, Rule, plan_of
+from engine.flow.node import ROOT, Node, plan_of
 from engine.language.codec import Json, encode
 
 _MOST = 160
@@ -25,9 +25,20 @@ _PEOPLE = {
 
 def explained(flow: Flow) -> str:
     """Return the whole text, lines without markup."""
-    return (
-        "\n".join([*_head(flow), "", "Steps", *_list(flow, ROOT, (), 1), *_end(flow), *_limits(flow)]) + "\n"
-    )
+    lines = [*_head(flow), "", "Steps", *_list(flow, ROOT, (), 1)]
+    if flow.finally_list is not None:
+        lines += ["", "At the end, however the run ends", *_list(flow, flow.finally_list, (), 1)]
+    caps = flow.limits
+    told = {
+        "${:g} for models": caps.max_cost,
+        "{:,} tokens": caps.max_tokens_total,
+        "{:,} model calls": caps.max_turns,
+    }
+    found = [words.format(most) for words, most in told.items() if most is not None]
+    lines += ["", f"A question without a time limit of its own stays open for {_seconds(caps.deadline)}."]
+    if found:
+        lines.append(f"At {_listed(found, 'or')}, people are asked whether the run continues.")
+    return "\n".join(lines) + "\n"
 
 
 # --- the flow -------------------------------------------------------------------------------------------------
@@ -72,27 +83,6 @@ def _started(flow: Flow, trigger: Trigger) -> str:
             return f"A request to the webhook {trigger.pattern}, signed with the secret {trigger.secret}; it runs in {trigger.channel}."
 
 
-def _end(flow: Flow) -> Iterator[str]:
-    if flow.finally_list is not None:
-        yield ""
-        yield "At the end, however the run ends"
-        yield from _list(flow, flow.finally_list, (), 1)
-
-
-def _limits(flow: Flow) -> Iterator[str]:
-    caps = flow.limits
-    told = {
-        "${:g} for models": caps.max_cost,
-        "{:,} tokens": caps.max_tokens_total,
-        "{:,} model calls": caps.max_turns,
-    }
-    found = [words.format(most) for words, most in told.items() if most is not None]
-    yield ""
-    yield f"A question without a time limit of its own stays open for {_seconds(caps.deadline)}."
-    if found:
-        yield f"At {_listed(found, 'or')}, people are asked whether the run continues."
-
-
 # --- lists ------------------------------------------------------------------------------------------------------
 
 
@@ -101,7 +91,8 @@ def _list(flow: Flow, list_id: str, around: Sequence[str], depth: int) -> Iterat
     for number, node_id in enumerate(nodes.order, 1):
         node = nodes.by_id[node_id]
         work, *more = _does(node)
-        said = [_capital(", ".join([*_when(nodes, node), work])), *more, *_rules(nodes, node)]
+        first = ", ".join([*_when(nodes, node), work])
+        said = [first[:1].upper() + first[1:], *more, *_rules(nodes, node)]
         inside = [] if node.agent is not None else list(_inside(node))
         if inside:
             said = [*said[1:], said[0]]
@@ -286,25 +277,21 @@ def _agent(node: Node) -> Iterator[str]:
     if plan.tools:
         yield f"It may use {_listed([tool.name for tool in plan.tools], 'and')}."
     for rule in plan.rules:
-        yield from _ruled(rule)
+        who = _people(rule.approvers) if rule.approvers else f"{_PEOPLE['requester']}"
+        when = f" if {_text(rule.when.raw)}" if rule.when is not None else ""
+        count = f"{rule.required} of " if rule.required != 1 else ""
+        yield f"Before {rule.tool}{when}, {count}{who} must approve the call."
+        yield from [_NOT_THE_REQUESTER] if rule.exclude_requester else []
+        yield from [_REASON] if rule.require_reason else []
+        clocks: dict[str, Json] = {
+            name: _seconds(it) if isinstance(it, int | float) else it for name, it in rule.clocks.items()
+        }
+        steps = clocks.get("escalate")
+        clocks["escalate"] = [{**step, "after": _seconds(step["after"])} for step in steps] if steps else None
+        yield from _clocks(clocks, _TIMED_OUT[str(clocks["on_timeout"])])
     caps = {"max_turns": "{} model calls", "max_cost": "${}", "max_tokens_total": "{} tokens"}
     most = [words.format(_text(given[name])) for name, words in caps.items() if given.get(name) is not None]
     yield from [f"At {_listed(most, 'or')}, people are asked whether it continues."] if most else []
-
-
-def _ruled(rule: Rule) -> Iterator[str]:
-    who = _people(rule.approvers) if rule.approvers else f"{_PEOPLE['requester']}"
-    when = f" if {_text(rule.when.raw)}" if rule.when is not None else ""
-    count = f"{rule.required} of " if rule.required != 1 else ""
-    yield f"Before {rule.tool}{when}, {count}{who} must approve the call."
-    yield from [_NOT_THE_REQUESTER] if rule.exclude_requester else []
-    yield from [_REASON] if rule.require_reason else []
-    clocks: dict[str, Json] = {
-        name: _seconds(it) if isinstance(it, int | float) else it for name, it in rule.clocks.items()
-    }
-    steps = clocks.get("escalate")
-    clocks["escalate"] = [{**step, "after": _seconds(step["after"])} for step in steps] if steps else None
-    yield from _clocks(clocks, _TIMED_OUT[str(clocks["on_timeout"])])
 
 
 _DOES: Mapping[str, Callable[[Node], Iterable[str]]] = {
@@ -390,10 +377,6 @@ def _text(value: Json, most: int = _MOST) -> str:
     written = value if isinstance(value, str) else "" if value is None else encode(value).decode()
     line = _NAMED.sub(r"{\1}", " ".join(written.split()))
     return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
-
-
-def _capital(sentence: str) -> str:
-    return sentence[:1].upper() + sentence[1:]
 
 
 def _seconds(seconds: float) -> str:

@@ -164,12 +164,7 @@ def _left_out(name: str, field: Any) -> Any:
 # --- agents ----------------------------------------------------------------------------------------------
 
 
-def _add(
-    definitions: dict[str, Json],
-    name: str,
-    model: type[BaseModel],
-    static: Collection[str],
-) -> None:
+def _add(definitions: dict[str, Json], name: str, model: type[BaseModel], static: Collection[str]) -> None:
     schema: dict[str, Any] = model.model_json_schema(by_alias=True)
     for inner, definition in schema.pop("$defs", {}).items():
         if inner not in definitions:

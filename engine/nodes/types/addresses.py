@@ -59,7 +59,10 @@ def why_refused(address: str, host: str, allowed: Iterable[str]) -> str | None:
         target = _real(ipaddress.ip_address(address.partition("%")[0]))
     except ValueError:
         return f"{address} is not a valid address"
-    kind = _kind(target)
+    owner = _METADATA.get(target)
+    kind = f"the metadata address of {owner}" if owner else None
+    if any(target in network for network in _LINK_LOCAL):
+        kind = "a link-local address"
     if kind is None or {_comparable(host), str(target)} & {_comparable(name) for name in allowed}:
         return None
     return f"{target} is {kind}, which a flow can reach only if its `allow_hosts` lists {_comparable(host)}"
@@ -88,13 +91,6 @@ def _number(part: str) -> int:
     if part[:2].lower() == "0x":
         return int(part, 16)
     return int(part, 8 if part.startswith("0") else 10)
-
-
-def _kind(address: Address) -> str | None:
-    if any(address in network for network in _LINK_LOCAL):
-        return "a link-local address"
-    owner = _METADATA.get(address)
-    return f"the metadata address of {owner}" if owner else None
 
 
 def _real(address: Address) -> Address:

@@ -123,7 +123,21 @@ class AskConfig(Config):
             yield Fault(("default",), "`default` is used only with `on_timeout: default`", on_key=True)
         choices = raw.get("choices")
         if isinstance(choices, list):
-            yield from _choice_conflicts(choices, raw.get("default"))
+            default = raw.get("default")
+            # Mappings and not sets: they keep the order for the message.
+            values: dict[str, None] = {}
+            labels: dict[str, None] = {}
+            for index, choice in enumerate(choices):
+                entry = choice if isinstance(choice, dict) else {"value": choice}
+                value = entry.get("value")
+                label = entry.get("label", value)
+                if not isinstance(value, str) or not isinstance(label, str) or has_expression(value):
+                    return
+                if nfc(value) in values or nfc(label) in labels:
+                    yield Fault(("choices", index), f"the choice {label!r} appears twice")
+                values[nfc(value)] = labels[nfc(label)] = None
+            if isinstance(default, str) and not has_expression(default) and nfc(default) not in values:
+                yield Fault(("default",), f"`default` is not one of the choices: {', '.join(values)}")
 
 
 def _form_conflicts(raw: Mapping[str, Json]) -> Iterator[Fault]:
@@ -139,23 +153,6 @@ def _form_conflicts(raw: Mapping[str, Json]) -> Iterator[Fault]:
     if missing:
         message = f"`on_timeout: default` needs a default in each required field: {', '.join(missing)}"
         yield Fault(("on_timeout",), message)
-
-
-def _choice_conflicts(choices: list[Json], default: Json) -> Iterator[Fault]:
-    # Mappings and not sets: they keep the order for the message.
-    values: dict[str, None] = {}
-    labels: dict[str, None] = {}
-    for index, choice in enumerate(choices):
-        entry = choice if isinstance(choice, dict) else {"value": choice}
-        value = entry.get("value")
-        label = entry.get("label", value)
-        if not isinstance(value, str) or not isinstance(label, str) or has_expression(value):
-            return
-        if nfc(value) in values or nfc(label) in labels:
-            yield Fault(("choices", index), f"the choice {label!r} appears twice")
-        values[nfc(value)] = labels[nfc(label)] = None
-    if isinstance(default, str) and not has_expression(default) and nfc(default) not in values:
-        yield Fault(("default",), f"`default` is not one of the choices: {', '.join(values)}")
 
 
 _BY_DEFAULT = "nobody answered and `on_timeout` applied"
@@ -184,15 +181,11 @@ def _chosen(with_: Mapping[str, Json], values: Type) -> Type:
     choices = with_.get("choices")
     if choices is None:
         return NONE
-    offered = _offered(choices)
-    return offered.or_null("a free reply is also an answer") if with_.get("own_words") else offered
-
-
-def _offered(choices: Any) -> Type:
     listed = choices if isinstance(choices, list) else []
-    values = [each.get("value") if isinstance(each, dict) else each for each in listed]
-    known = [value for value in values if isinstance(value, str) and not has_expression(value)]
-    return one_of(known) if known and len(known) == len(values) else TEXTS
+    entries = [each.get("value") if isinstance(each, dict) else each for each in listed]
+    known = [value for value in entries if isinstance(value, str) and not has_expression(value)]
+    offered = one_of(known) if known and len(known) == len(entries) else TEXTS
+    return offered.or_null("a free reply is also an answer") if with_.get("own_words") else offered
 
 
 SPEC = NodeSpec(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, WithJsonSchema
@@ -10,8 +10,8 @@ from pydantic import Field, WithJsonSchema
 from engine.language.codec import Json
 from engine.language.diagnostics import Fault
 from engine.nodes.types.fields import Config
-from engine.nodes.types.spec import BODY_EDGES, Known, NodeSpec, rounds
-from engine.types.lattice import NONE, NUMBERS, Type, mapping_of
+from engine.nodes.types.spec import BODY_EDGES, NodeSpec, rounds
+from engine.types.lattice import NONE, NUMBERS, mapping_of
 
 Condition: TypeAlias = Annotated[
     Any,
@@ -50,10 +50,6 @@ class LoopConfig(Config):
             yield Fault((), "`while` or `until` is missing", hint)
 
 
-def _variables(known: Known, last: Callable[[], Mapping[str, Type]]) -> dict[str, Type]:
-    return {"index": NUMBERS, "last": mapping_of(last()).or_null("it is null in the first round")}
-
-
 _CONDITIONS = frozenset({"while", "until"})
 
 SPEC = NodeSpec(
@@ -67,5 +63,8 @@ SPEC = NodeSpec(
     condition_fields=_CONDITIONS,
     parts={"body": "The nodes that run in each iteration.", "edges": BODY_EDGES},
     required_parts=("body",),
-    variables=_variables,
+    variables=lambda known, last: {
+        "index": NUMBERS,
+        "last": mapping_of(last()).or_null("it is null in the first round"),
+    },
 )

@@ -408,11 +408,7 @@ MESSAGES = list_of(mapping_of({"text": TEXTS, "by": PERSON, "at": MOMENTS}))
 _MORE = either(ANY, UNDEFINED)
 
 ERROR = mapping_of(
-    {
-        "type": TEXTS,
-        "message": TEXTS,
-        **dict.fromkeys(("details", "by", "reason", "at", "values"), _MORE),
-    }
+    {"type": TEXTS, "message": TEXTS, **dict.fromkeys(("details", "by", "reason", "at", "values"), _MORE)}
 )
 """Reason why a node failed; for a rejected approval also who rejected it."""
 
