@@ -79,7 +79,13 @@ def _uri(text: str) -> str:
 
 def _date(text: str) -> str:
     words = " ".join(text.split())
-    found = _numbers(words)
+    found: tuple[int, int, int] | None = None
+    if (matched := _ISO_DATE.fullmatch(words)) is not None:
+        found = int(matched[1]), int(matched[2]), int(matched[3])
+    elif (matched := _MONTH_FIRST.fullmatch(words)) is not None:
+        found = int(matched[3]), _month(matched[1]), int(matched[2])
+    elif (matched := _DAY_FIRST.fullmatch(words)) is not None:
+        found = int(matched[3]), _month(matched[2]), int(matched[1])
     try:
         # Years of four digits, which every reader of the date can represent.
         if found is None or found[0] < 1000:
@@ -87,17 +93,6 @@ def _date(text: str) -> str:
         return date(*found).isoformat()
     except ValueError:
         raise InvalidAnswer("Write a date as year-month-day, such as 2026-11-24.") from None
-
-
-def _numbers(words: str) -> tuple[int, int, int] | None:
-    """Year, month and day of `2026-11-24`, `November 24th, 2026` or `24 Nov 2026`."""
-    if (found := _ISO_DATE.fullmatch(words)) is not None:
-        return int(found[1]), int(found[2]), int(found[3])
-    if (found := _MONTH_FIRST.fullmatch(words)) is not None:
-        return int(found[3]), _month(found[1]), int(found[2])
-    if (found := _DAY_FIRST.fullmatch(words)) is not None:
-        return int(found[3]), _month(found[2]), int(found[1])
-    return None
 
 
 def _month(word: str) -> int:

@@ -114,7 +114,11 @@ def _integer(field: Field, raw: Json) -> int:
 
 
 def _number(field: Field, raw: Json) -> int | float:
-    value = _number_in(raw.strip()) if isinstance(raw, str) else raw
+    value = raw
+    if isinstance(raw, str):
+        text = raw.strip()
+        is_decimal = len(text) <= 400 and _NUMBER.fullmatch(text)
+        value = int(text) if _INTEGER.fullmatch(text) else float(text) if is_decimal else None
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise InvalidAnswer(
             "Write a number with a decimal point and no thousands separators, such as 1200.5."
@@ -124,12 +128,6 @@ def _number(field: Field, raw: Json) -> int | float:
         raise InvalidAnswer("This number is too large.")
     _refuse_bounds(field, value)
     return value
-
-
-def _number_in(text: str) -> int | float | None:
-    if _INTEGER.fullmatch(text):
-        return int(text)
-    return float(text) if len(text) <= 400 and _NUMBER.fullmatch(text) else None
 
 
 def _refuse_bounds(field: Field, value: int | float) -> None:

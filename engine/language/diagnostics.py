@@ -154,7 +154,12 @@ def _translate(detail: Mapping[str, Any], model: type[BaseModel]) -> Fault:
         hint = suggest(given, choices.replace(" or ", ", ").split(", "), "") if isinstance(given, str) else ""
         return Fault(path, f"expected {choices}, not {kind_of(given)}", hint or None)
     if kind in _EXPECTED:
-        return Fault(path, f"expected {_EXPECTED[kind]}, not {kind_of(given)}", _type_hint(kind, given, name))
+        fitting = None
+        if kind == "string_type":
+            fitting = QUOTE_IT if isinstance(given, bool | int | float) else _OTHERWISE.get(name)
+        elif kind == "list_type" and isinstance(given, str):
+            fitting = list_hint(name, given)
+        return Fault(path, f"expected {_EXPECTED[kind]}, not {kind_of(given)}", fitting)
     message = _size_message(kind, context, given) or detail["msg"].removeprefix("Value error, ")
     wants_text = message.startswith("expected text") and isinstance(given, bool | int | float)
     return Fault(path, message, QUOTE_IT if wants_text else None)
@@ -166,12 +171,6 @@ _ENTRY = re.compile(r"(?:\{\{.*?\}\}|[^\s,])+", re.DOTALL)
 _PLAIN = re.compile(r"[\w./=][\w./=-]*|-+[\w./=-]+")
 _OF_NODES = frozenset({"nodes", "body", "on_failure", "finally", "default"})
 _OTHERWISE = {"body": "write a mapping or a list under `json`", "script": "write a list of words under `run`"}
-
-
-def _type_hint(kind: str, given: Any, name: str) -> str | None:
-    if kind == "string_type":
-        return QUOTE_IT if isinstance(given, bool | int | float) else _OTHERWISE.get(name)
-    return list_hint(name, given) if kind == "list_type" and isinstance(given, str) else None
 
 
 def list_hint(name: str, text: str) -> str:
@@ -189,20 +188,17 @@ def list_hint(name: str, text: str) -> str:
         return (
             f"for a list of one write [\"{text.strip()}\"]; of its lines or parts: `| lines`, `| split(',')`"
         )
-    found = _parts_of(name, text)
+    # The probable entries: the words of the text, or its parts between commas.
+    if name == "run" and "{{" not in text:
+        import shlex  # only for what is wrong
+
+        try:
+            found = shlex.split(text)
+        except ValueError:
+            found = []
+    else:
+        found = (_WORD if name == "run" else _ENTRY).findall(text)
     return f"write [{', '.join(map(_quoted, found))}]" if 0 < len(found) <= 12 else 'write a list: ["..."]'
-
-
-def _parts_of(name: str, text: str) -> list[str]:
-    """Return the probable entries of a text: its words, or its parts between commas."""
-    if name != "run" or "{{" in text:
-        return (_WORD if name == "run" else _ENTRY).findall(text)
-    import shlex  # only for what is wrong
-
-    try:
-        return shlex.split(text)
-    except ValueError:
-        return []
 
 
 def _quoted(entry: str) -> str:
@@ -238,20 +234,15 @@ def model_at(model: type[BaseModel], path: Path) -> list[str]:
     for part in path:
         if isinstance(part, int) or current is None:
             continue
-        current = _child(current, part)
+        fields = current.model_fields.items()
+        found = (_model_in(field.annotation) for key, field in fields if part in (field.alias, key))
+        current = next(found, None)
     return field_names(current) if current is not None else []
 
 
 def field_names(model: type[BaseModel]) -> list[str]:
     """The fields of a model as they are written in a file."""
     return [field.alias or name for name, field in model.model_fields.items()]
-
-
-def _child(model: type[BaseModel], name: str) -> type[BaseModel] | None:
-    for key, field in model.model_fields.items():
-        if name in (field.alias, key):
-            return _model_in(field.annotation)
-    return None
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

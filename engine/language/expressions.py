@@ -233,24 +233,21 @@ def _part(raw: Json, how: How) -> _Part:
         hows = how.keys
         if hows is None:
             hows = {key: replace(how, exact=below(how.exact, key)) for key in raw}
-        return _compile_mapping({key: _part(raw[key], each) for key, each in hows.items()}, raw)
+        parts = {key: _part(raw[key], each) for key, each in hows.items()}
+        changing = [(key, part.run) for key, part in parts.items() if part.run is not None]
+        if not changing:
+            return _CONSTANT
+
+        def run(context: Mapping[str, Any]) -> Json:
+            result = dict(raw)
+            for key, evaluate in changing:
+                result[key] = evaluate(context)
+            return result
+
+        return _joined(run, parts.values())
     if isinstance(raw, list):
         return _compile_list([_part(item, how) for item in raw], raw)
     return _CONSTANT
-
-
-def _compile_mapping(parts: dict[str, _Part], raw: Json) -> _Part:
-    changing = [(key, part.run) for key, part in parts.items() if part.run is not None]
-    if not changing:
-        return _CONSTANT
-
-    def run(context: Mapping[str, Any]) -> Json:
-        result = dict(raw)
-        for key, evaluate in changing:
-            result[key] = evaluate(context)
-        return result
-
-    return _joined(run, parts.values())
 
 
 def _compile_list(parts: list[_Part], raw: Json) -> _Part:
@@ -341,6 +338,8 @@ def _mixed(
     has_secret = any(isinstance(piece, Expression) and piece.secret is not None for piece in pieces)
 
     def run(context: Mapping[str, Any]) -> Json:
+        from engine.language.value_types import as_text, check_size
+
         texts: list[Json] = []
         for piece, escape in zip(pieces, escapes or [str] * len(pieces), strict=True):
             if isinstance(piece, str):
@@ -351,12 +350,13 @@ def _mixed(
                 value = piece.run(context)
                 if exact and value is None:
                     raise failed(piece.source, NO_PART)
-                texts.append(escape(_text_of(value, piece.source)))
+                try:
+                    texts.append(escape(as_text(value)))
+                except ValueError as error:
+                    raise failed(piece.source, str(error)) from error
         if has_secret:
             return {"$secret_text": texts}
         text = "".join(texts)
-        from engine.language.value_types import check_size
-
         try:
             check_size(text)
         except ValueError as error:
@@ -364,15 +364,6 @@ def _mixed(
         return text
 
     return run
-
-
-def _text_of(value: Json, source: str) -> str:
-    from engine.language.value_types import as_text
-
-    try:
-        return as_text(value)
-    except ValueError as error:
-        raise failed(source, str(error)) from error
 
 
 def _checked(run: Run) -> Run:

@@ -67,8 +67,12 @@ def guarded(name: str, function: Callable[..., Any], takes: int = ANYTHING) -> C
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
         try:
-            if takes != ANYTHING and not kind_bit(_subject(args)) & takes:
-                raise TypeError
+            if takes != ANYTHING:
+                subject = next(filter(_is_given, args))
+                if isinstance(subject, Undefined):
+                    fail_undefined(subject)
+                if not kind_bit(subject) & takes:
+                    raise TypeError
             return function(*args, **kwargs)
         except (BadValue, TemplateError):
             raise
@@ -84,13 +88,6 @@ def guarded(name: str, function: Callable[..., Any], takes: int = ANYTHING) -> C
 def _is_given(argument: Any) -> bool:
     """True if an argument was written in the expression, not added by Jinja."""
     return not isinstance(argument, Environment | EvalContext | Context)
-
-
-def _subject(args: Iterable[Any]) -> Any:
-    found = next(filter(_is_given, args))
-    if isinstance(found, Undefined):
-        fail_undefined(found)
-    return found
 
 
 def in_order(left: Any, operator: str, right: Any) -> bool:
@@ -551,11 +548,7 @@ FILTERS: dict[str, tuple[Callable[..., Any], int, str]] = {
         LIST,
         "the sum of the items, 0 of an empty list; of their fields: `sum(attribute='size')`",
     ),
-    "title": (
-        _text(DEFAULT_FILTERS["title"]),
-        PRESENT,
-        "each word with its first letter in upper case",
-    ),
+    "title": (_text(DEFAULT_FILTERS["title"]), PRESENT, "each word with its first letter in upper case"),
     "tojson": (_tojson, ANYTHING, "the value as JSON text; `tojson(indent=2)` is easier to read"),
     "trim": (_trim, TEXT, "the text without white space, or the given characters, at both ends"),
     "truncate": (
@@ -625,12 +618,12 @@ def _ends(value: str, suffix: str) -> bool:
     return value.endswith(suffix)
 
 
-def _jinja_test(name: str) -> Callable[..., bool]:
-    return cast(Callable[..., bool], DEFAULT_TESTS[name])
-
-
 def _matching(value: str, pattern: str) -> bool:
     return _match(value, pattern) is not None
+
+
+def _jinja_test(name: str) -> Callable[..., bool]:
+    return cast(Callable[..., bool], DEFAULT_TESTS[name])
 
 
 TESTS: dict[str, tuple[Callable[..., bool], int, str]] = {

@@ -117,7 +117,10 @@ def _end_of_expression(text: str, position: int) -> int | None:
     while position < len(text):
         character = text[position]
         if character in "'\"":
-            position = _end_of_quote(text, position)
+            quote = text[position]
+            position += 1
+            while position < len(text) and text[position] != quote:
+                position += 2 if text[position] == "\\" else 1
         elif character in _CLOSING:
             expected.append(_CLOSING[character])
         elif expected and character == expected[-1]:
@@ -126,15 +129,6 @@ def _end_of_expression(text: str, position: int) -> int | None:
             return position
         position += 1
     return None
-
-
-def _end_of_quote(text: str, position: int) -> int:
-    """The offset of the closing quote, or of the end of the text."""
-    quote = text[position]
-    position += 1
-    while position < len(text) and text[position] != quote:
-        position += 2 if text[position] == "\\" else 1
-    return position
 
 
 def failed(source: str, why: str) -> ExpressionError:
@@ -207,7 +201,10 @@ def markdown_escapes(pieces: Sequence[object]) -> list[Callable[[str], str]]:
         if opened is not None:
             escapes.append(_in_fence if opened[1].startswith("```") else _in_span)
         elif table and "|" in before.rpartition("\n")[2] + after.partition("\n")[0]:
-            escapes.append(_in_cell)
+            # A value in a table of the author's stays one cell.
+            escapes.append(
+                lambda text: _BAR.sub(r"\|", harmless(" ".join(text.split()), starts=False, ends=False))
+            )
         else:
             starts, ends = not before or before.endswith("\n"), not after or after.startswith("\n")
             escapes.append(partial(harmless, starts=starts, ends=ends))
@@ -287,11 +284,6 @@ def _outside(text: str) -> str:
         # It would take the meaning from the mark of the code that follows.
         text += " "
     return _WORD.sub(lambda word: f"`{word[0]}`" if _ADDRESS.search(word[0]) else word[0], text)
-
-
-def _in_cell(text: str) -> str:
-    """A value in a table of the author's: it stays one cell."""
-    return _BAR.sub(r"\|", harmless(" ".join(text.split()), starts=False, ends=False))
 
 
 def _in_fence(text: str) -> str:

@@ -80,19 +80,15 @@ def parse_duration(text: str) -> float:
     """
     match = _DURATION.fullmatch(text) if text else None
     if match is None or len(text) > 40:
-        raise ValueError(_duration_advice(text))
+        if re.fullmatch(r"\d{1,9}", text, re.ASCII):
+            raise ValueError(f"{text} has no unit: write {text}s, {text}m, {text}h or {text}d")
+        shown = text if len(text) <= 40 else text[:40] + "..."
+        raise ValueError(f"{shown!r} is not a duration: write 90s, 30m, 1h30m, 2d or 1w")
     parts = [Decimal(number) * DURATION_UNITS[unit] for unit, number in match.groupdict().items() if number]
     seconds = float(sum(parts) / 1000)
     if seconds > MAX_DURATION:
         raise ValueError(f"{text} is more than ten years")
     return seconds
-
-
-def _duration_advice(text: str) -> str:
-    if re.fullmatch(r"\d{1,9}", text, re.ASCII):
-        return f"{text} has no unit: write {text}s, {text}m, {text}h or {text}d"
-    shown = text if len(text) <= 40 else text[:40] + "..."
-    return f"{shown!r} is not a duration: write 90s, 30m, 1h30m, 2d or 1w"
 
 
 def format_duration(seconds: float) -> str:

@@ -227,16 +227,14 @@ class _Builder:
     def _looked_at(self, events: Iterator[Any]) -> Iterator[Any]:
         """The events, each with a look at the comment behind it."""
         for event in events:
+            closes = self.located.text[event.end_mark.index - 1 : event.end_mark.index] in ("]", "}")
             if isinstance(event, yaml.CollectionStartEvent) and event.flow_style:
                 self.flows.append(_mark(event.start_mark).line)
-            elif isinstance(event, yaml.CollectionEndEvent) and self.flows and self._closes(event):
+            elif isinstance(event, yaml.CollectionEndEvent) and self.flows and closes:
                 self.flows.pop()
             self._check_comment(event)
             yield event
             self.ended = event.end_mark.index
-
-    def _closes(self, event: Any) -> bool:
-        return self.located.text[event.end_mark.index - 1 : event.end_mark.index] in ("]", "}")
 
     def _check_comment(self, before: Any) -> None:
         """Add a doubt if a comment begins like a word and ends a text, or follows an opening bracket, a comma, or
@@ -263,7 +261,13 @@ class _Builder:
         begin = value.start_mark.index
         line_start = self.located.text.rfind("\n", 0, begin) + 1
         key = _KEY_BEFORE.search(self.located.text, line_start, begin)
-        return _is_duration(value.value) or (key is not None and key[1] in _WORD_KEYS)
+        if key is not None and key[1] in _WORD_KEYS:
+            return True
+        try:
+            parse_duration(value.value)
+        except ValueError:
+            return False
+        return True
 
     def _begins(self, value: Any) -> int:
         """The column in which the key of a value begins, or the value of a list."""
@@ -289,21 +293,27 @@ class _Builder:
                 return text
             if text == "" and not self.empty:
                 self._no_value(event, path)
-            return self._plain(event, path)
+            if text in _NULL:
+                return None
+            value = _number(text)
+            if value is None:
+                large = "the number does not fit in 64 bits"
+                odd = f"{text[:40]} is not a number that JSON can represent"
+                self._note(event, large if _INTEGER.fullmatch(text) else odd, "quote it to make it text")
+            elif text != (str(value).lower() if isinstance(value, bool) else str(value)):
+                self.located.written[path] = text
+            return value
         if depth > MAX_DEPTH:
             self._fail(event, f"the file nests deeper than {MAX_DEPTH} levels")
         self.located.spans[path] = (start, start)
         if isinstance(event, yaml.SequenceStartEvent):
-            return self._list(path, depth)
+            items: list[Json] = []
+            for item in self.events:
+                if isinstance(item, yaml.SequenceEndEvent):
+                    break
+                items.append(self._value(item, (*path, len(items)), depth + 1))
+            return items
         return self._mapping(path, depth)
-
-    def _list(self, path: Path, depth: int) -> Json:
-        items: list[Json] = []
-        for event in self.events:
-            if isinstance(event, yaml.SequenceEndEvent):
-                break
-            items.append(self._value(event, (*path, len(items)), depth + 1))
-        return items
 
     def _mapping(self, path: Path, depth: int) -> Json:
         result: dict[str, Json] = {}
@@ -368,19 +378,6 @@ class _Builder:
         hint = f'{QUOTE_IT}: "{comment}"' if word else "write the value before the comment"
         self._note_at(mark, f"{name} has no value: a comment begins at the #", hint)
 
-    def _plain(self, event: Any, path: Path) -> Json:
-        text: str = event.value
-        if text in _NULL:
-            return None
-        value = _number(text)
-        if value is None:
-            large = "the number does not fit in 64 bits"
-            odd = f"{text[:40]} is not a number that JSON can represent"
-            self._note(event, large if _INTEGER.fullmatch(text) else odd, "quote it to make it text")
-        elif text != (str(value).lower() if isinstance(value, bool) else str(value)):
-            self.located.written[path] = text
-        return value
-
     def _check_scalar_text(self, event: Any, text: str) -> None:
         for character in text:
             if character == "\x00" or "\ud800" <= character <= "\udfff":
@@ -405,14 +402,6 @@ class _Builder:
 
 def _mark(mark: Any) -> Mark:
     return Mark(mark.line + 1, mark.column + 1, mark.index)
-
-
-def _is_duration(text: str) -> bool:
-    try:
-        parse_duration(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _number(text: str) -> Json:
