@@ -190,6 +190,14 @@ def prompt_row(state: State, prompt: Asked) -> PromptRow:
 def prompt_state(state: State, prompt: Asked) -> PromptState:
     """Return a question of a session as its thread sees it. Raises `MalformedPrompt` if a field of the row is missing."""
     actor, asked = prompt.actor or {}, to_builtins(prompt)
+    # A thread whose first message was not posted yet gets its key once that is known.
+    thread = state.thread or {}
+    shown = prompt.shown or {}
+    channel = shown.get("channel") or thread.get("channel")
+    thread_ts = thread.get("threadTs") or shown.get("threadTs")
+    key = thread.get("key")
+    if key is None and channel and thread_ts and thread.get("team"):
+        key = thread_key(thread["team"], channel, thread_ts)
     return _checked(
         {
             **{name: asked[name] for name in _SHARED},
@@ -209,8 +217,18 @@ def prompt_state(state: State, prompt: Asked) -> PromptState:
             "answeredAt": prompt.at,
             "answerSummary": summary(prompt.kind, prompt.answer),
             "answerKey": prompt.answer_key if own_words(prompt.answer) else None,
-            "votes": [_vote(vote) for vote in prompt.votes],
-            **_place(state.thread or {}, prompt.shown or {}),
+            "votes": [
+                {
+                    "actorId": vote["actor"].get("id"),
+                    "actorName": vote["actor"].get("name"),
+                    **{name: vote.get(name) for name in ("vote", "reason", "at")},
+                }
+                for vote in prompt.votes
+            ],
+            "threadKey": key,
+            "channel": channel,
+            "threadTs": thread_ts,
+            "messageTs": shown.get("ts"),
         }
     )
 
@@ -230,25 +248,9 @@ def own_words(answer: Mapping[str, Json] | None) -> bool:
     return answer is not None and not answer.get("label") and not answer.get("values")
 
 
-def _vote(vote: Mapping[str, Json]) -> dict[str, Json]:
-    actor = vote["actor"]
-    told = {name: vote.get(name) for name in ("vote", "reason", "at")}
-    return {"actorId": actor.get("id"), "actorName": actor.get("name"), **told}
-
-
 def _option(option: Mapping[str, Json]) -> dict[str, Json]:
     told = {"value": option.get("value"), "label": str(option.get("label")), "style": option.get("style")}
     return {**told, "asks": option["asks"]} if option.get("asks") else told
-
-
-def _place(thread: Mapping[str, Json], shown: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the place of the prompt. A thread whose first message was not posted yet gets its key once that is known."""
-    channel = shown.get("channel") or thread.get("channel")
-    thread_ts = thread.get("threadTs") or shown.get("threadTs")
-    key = thread.get("key")
-    if key is None and channel and thread_ts and thread.get("team"):
-        key = thread_key(thread["team"], channel, thread_ts)
-    return {"threadKey": key, "channel": channel, "threadTs": thread_ts, "messageTs": shown.get("ts")}
 
 
 def _checked(document: dict[str, Json]) -> PromptState:

@@ -269,7 +269,11 @@ def read_message(
 ) -> Message:
     """A Slack message as routing sees it. `direct`: in a direct message to the bot. Raises `TooLong`."""
     mention = f"<@{re.escape(bot_user_id)}(?:\\|[^<>]*)?>"
-    first, said = _LEADING.match(raw), _without_mentions_at_ends(raw, mention)
+    # Without mentions of the bot at its ends.
+    said = re.sub(rf"^\s*(?:{mention}[\s,:]*)+", "", raw).rstrip()
+    while (start := said.rfind("<")) >= 0 and re.fullmatch(mention, said[start:]):
+        said = said[:start].rstrip()
+    first = _LEADING.match(raw)
     return Message(
         text=text_in(said).strip(),
         shown=read_in(said).strip(),
@@ -283,13 +287,6 @@ def read_message(
         starts_with_mention_of_other=first is not None and first[1] != f"@{bot_user_id}",
         has_files=has_files,
     )
-
-
-def _without_mentions_at_ends(raw: str, mention: str) -> str:
-    text = re.sub(rf"^\s*(?:{mention}[\s,:]*)+", "", raw).rstrip()
-    while (start := text.rfind("<")) >= 0 and re.fullmatch(mention, text[start:]):
-        text = text[:start].rstrip()
-    return text
 
 
 def control_word(text: str) -> ControlWord | None:

@@ -81,19 +81,16 @@ def _plain(found: re.Match[str], *, is_read: bool = False) -> str:
     if target.startswith("#"):
         return f"#{unescape(label)}" if label else f"<{target}>"
     if target.startswith("!"):
-        return _special(target[1:], unescape(label))
+        command = target[1:]
+        shown = unescape(label)
+        if shown:
+            return shown
+        if command in ("here", "channel", "everyone"):
+            return f"@{command}"
+        return f"<!{command}>"
     if _URI.match(target):
         return unescape(label) if is_read and label else _link(unescape(target), unescape(label))
     return unescape(found[0])
-
-
-def _special(command: str, label: str) -> str:
-    """`<!here>`, `<!subteam^S1|@sre>`, `<!date^...|tomorrow>`: the words that people see, where Slack gave them."""
-    if label:
-        return label
-    if command in ("here", "channel", "everyone"):
-        return f"@{command}"
-    return f"<!{command}>"
 
 
 def _link(url: str, label: str) -> str:
