@@ -108,21 +108,17 @@ def legal(messages: Sequence[Message]) -> tuple[Flaw, ...]:
     if not messages:
         return (Flaw(0, None, "a conversation needs at least one message"),)
     flaws = [flaw for index, message in enumerate(messages) for flaw in _message_flaws(index, message)]
-    flaws += _order_flaws(messages)
-    flaws += _pairing_flaws(messages)
-    return tuple(sorted(flaws, key=lambda flaw: (flaw.message, -1 if flaw.block is None else flaw.block)))
-
-
-def _order_flaws(messages: Sequence[Message]) -> list[Flaw]:
-    flaws = []
-    if messages[0].role != "user" and not _summed(messages[0]):
+    # A summary by the API replaces all earlier messages.
+    summed = [block["type"] for block in messages[0].content[:1]] == ["compaction"]
+    if messages[0].role != "user" and not summed:
         flaws.append(Flaw(0, None, "the first message must be the user's"))
     for index in range(1, len(messages)):
         if messages[index].role == messages[index - 1].role:
             flaws.append(Flaw(index, None, f"two messages of the {messages[index].role} follow each other"))
     if messages[-1].role != "user" and not served(messages[-1].content):
         flaws.append(Flaw(len(messages) - 1, None, "the last message must be the user's"))
-    return flaws
+    flaws += _pairing_flaws(messages)
+    return tuple(sorted(flaws, key=lambda flaw: (flaw.message, -1 if flaw.block is None else flaw.block)))
 
 
 def served(content: Sequence[Json]) -> bool:
@@ -131,11 +127,6 @@ def served(content: Sequence[Json]) -> bool:
     return kind in ("server_tool_use", "mcp_tool_use") or (
         kind.endswith("_tool_result") and kind != "tool_result"
     )
-
-
-def _summed(message: Message) -> bool:
-    """True if it replaces all earlier messages."""
-    return bool(message.content) and message.content[0]["type"] == "compaction"
 
 
 def _message_flaws(index: int, message: Message) -> list[Flaw]:
@@ -227,49 +218,36 @@ def _pairing_flaws(messages: Sequence[Message]) -> list[Flaw]:
     used: set[str] = set()
     open_calls: dict[str, int] = {}
     for index, message in enumerate(messages):
-        answered = _results_flaws(index, message, open_calls, flaws)
+        # The calls that this message answers.
+        answered: set[str] = set()
+        other_before = False
+        for place, block in enumerate(message.content):
+            if block["type"] != "tool_result":
+                other_before = True
+                continue
+            call = block.get("tool_use_id")
+            if call not in open_calls:
+                flaws.append(Flaw(index, place, f"{call} is not a tool call of the previous message"))
+            elif call in answered:
+                flaws.append(Flaw(index, place, f"{call} has two results"))
+            elif other_before:
+                flaws.append(Flaw(index, place, "results of tools must come before everything else"))
+            answered.add(str(call))
         missing = [call for call in open_calls if call not in answered]
         flaws += [
             Flaw(index - 1, open_calls[call], f"{call} has no result in the next message") for call in missing
         ]
-        open_calls = _calls(index, message, used, flaws)
+        open_calls = {}
+        for place, block in enumerate(message.content) if message.role == "assistant" else ():
+            if block["type"] == "tool_use":
+                call = str(block.get("id"))
+                if call in used:
+                    flaws.append(Flaw(index, place, f"the id {call} was used before"))
+                used.add(call)
+                open_calls[call] = place
     last = len(messages) - 1
     flaws += [Flaw(last, place, f"{call} has no result yet") for call, place in open_calls.items()]
     return flaws
-
-
-def _results_flaws(index: int, message: Message, open_calls: dict[str, int], flaws: list[Flaw]) -> set[str]:
-    """Return the calls that this message answers; adds the faults of its results to `flaws`."""
-    answered: set[str] = set()
-    other_before = False
-    for place, block in enumerate(message.content):
-        if block["type"] != "tool_result":
-            other_before = True
-            continue
-        call = block.get("tool_use_id")
-        if call not in open_calls:
-            flaws.append(Flaw(index, place, f"{call} is not a tool call of the previous message"))
-        elif call in answered:
-            flaws.append(Flaw(index, place, f"{call} has two results"))
-        elif other_before:
-            flaws.append(Flaw(index, place, "results of tools must come before everything else"))
-        answered.add(str(call))
-    return answered
-
-
-def _calls(index: int, message: Message, used: set[str], flaws: list[Flaw]) -> dict[str, int]:
-    """The tool calls of a message with their places; notes ids that were used before."""
-    calls: dict[str, int] = {}
-    if message.role != "assistant":
-        return calls
-    for place, block in enumerate(message.content):
-        if block["type"] == "tool_use":
-            call = str(block.get("id"))
-            if call in used:
-                flaws.append(Flaw(index, place, f"the id {call} was used before"))
-            used.add(call)
-            calls[call] = place
-    return calls
 
 
 # --- final answers -----------------------------------------------------------------------------------------

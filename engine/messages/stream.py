@@ -198,12 +198,11 @@ class Assembly:
             if isinstance(told.get(name), dict):
                 self._beside[name] = told[name]
         if isinstance(told.get("input_transformations"), list):
-            self._beside["dropped"] = _dropped(told["input_transformations"])
-
-
-def _dropped(told: list[Json]) -> dict[str, int]:
-    left_out = [each for each in told if isinstance(each, dict) and each.get("type") == "thinking_dropped"]
-    return dict(Counter(str(each.get("reason")) for each in left_out))
+            changes = told["input_transformations"]
+            left_out = [
+                each for each in changes if isinstance(each, dict) and each.get("type") == "thinking_dropped"
+            ]
+            self._beside["dropped"] = dict(Counter(str(each.get("reason")) for each in left_out))
 
 
 def _behind_seams(blocks: list[dict[str, Json]]) -> list[dict[str, Json]]:

@@ -306,6 +306,17 @@ _WORDS: tuple[tuple[str, type[ProviderError]], ...] = (
     ("usage limits", SpendLimit),
 )
 """The API has no codes of its own for these; this is what it says."""
+_SAID: dict[type[ProviderError], str] = {
+    RateLimited: "Claude's rate limit is reached",
+    Overloaded: "Claude is overloaded",
+    AccessDenied: "Claude refused the key",
+    SpendLimit: "the account has reached its spending limit for Claude",
+    ModelGone: "Claude does not have this model",
+    InvalidRequest: "Claude refused the request",
+    PrefixMismatch: "Claude refused the request",
+    ContextTooLong: "the conversation is too long for Claude",
+}
+"""Beginning of a message about such an error."""
 
 
 def body_of(request: TurnRequest, *, key: str = "", caching: bool = True) -> dict[str, Json]:
@@ -350,13 +361,7 @@ def _last_marked(items: list[Json], mark: Json) -> list[Json]:
     return [*items[:-1], {**items[-1], "cache_control": mark}]
 
 
-def _error_of(
-    status: int | None,
-    body: Json,
-    *,
-    headers: Mapping[str, str],
-    fallback: str,
-) -> ProviderError:
+def _error_of(status: int | None, body: Json, *, headers: Mapping[str, str], fallback: str) -> ProviderError:
     """The error that a refusal means. `status` is None for an error inside a stream, which has only its type."""
     told = body.get("error") if isinstance(body, dict) else None
     told = told if isinstance(told, dict) else {}
@@ -364,10 +369,15 @@ def _error_of(
     details = details if isinstance(details, dict) else {}
     cause = details.get("error_code")
     message = str(told.get("message") or fallback)
-    kind = _kind(status, str(told.get("type")), message, cause)
+    kind = _CODES.get(cause) if isinstance(cause, str) else None
+    kind = kind or _STATUSES.get(status or 0) or _TYPES.get(str(told.get("type")))
+    if kind is None:
+        kind = InvalidRequest if status is not None and 400 <= status < 500 else Unavailable
+    if kind is InvalidRequest:
+        kind = next((other for words, other in _WORDS if words in message.lower()), kind)
     asked = headers.get("request-id") or (body.get("request_id") if isinstance(body, dict) else None)
     error = kind(
-        f"{_said(kind)}: {message}",
+        f"{_SAID.get(kind, 'Claude failed')}: {message}",
         request_id=asked if isinstance(asked, str) else None,
         retry_after=_seconds(headers),
         status=status,
@@ -377,30 +387,6 @@ def _error_of(
     if status is not None and headers.get("x-should-retry") in ("true", "false"):
         error.retryable = headers["x-should-retry"] == "true"
     return error
-
-
-def _kind(status: int | None, told: str, message: str, cause: Json) -> type[ProviderError]:
-    kind = _CODES.get(cause) if isinstance(cause, str) else None
-    kind = kind or _STATUSES.get(status or 0) or _TYPES.get(told)
-    if kind is None:
-        kind = InvalidRequest if status is not None and 400 <= status < 500 else Unavailable
-    if kind is InvalidRequest:
-        return next((other for words, other in _WORDS if words in message.lower()), kind)
-    return kind
-
-
-def _said(kind: type[ProviderError]) -> str:
-    """Return the beginning of a message about such an error."""
-    return {
-        RateLimited: "Claude's rate limit is reached",
-        Overloaded: "Claude is overloaded",
-        AccessDenied: "Claude refused the key",
-        SpendLimit: "the account has reached its spending limit for Claude",
-        ModelGone: "Claude does not have this model",
-        InvalidRequest: "Claude refused the request",
-        PrefixMismatch: "Claude refused the request",
-        ContextTooLong: "the conversation is too long for Claude",
-    }.get(kind, "Claude failed")
 
 
 def _seconds(headers: Mapping[str, str]) -> float | None:

@@ -6,6 +6,7 @@ model call. That is also where a function that is not there shows itself.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -72,7 +73,8 @@ def schema_by_hints(function: Callable[..., Any]) -> dict[str, Json]:
         if parameter.default is inspect.Parameter.empty:
             required.append(name)
         else:
-            schema = _with_default(schema, parameter.default)
+            with contextlib.suppress(NotJson):
+                schema = {**schema, "default": copy(parameter.default)}
         properties[name] = schema
     takes_any = any(each.kind is each.VAR_KEYWORD for each in signature.parameters.values())
     whole = {
@@ -82,10 +84,3 @@ def schema_by_hints(function: Callable[..., Any]) -> dict[str, Json]:
         "additionalProperties": takes_any,
     }
     return {**whole, "$defs": definitions} if definitions else whole
-
-
-def _with_default(schema: dict[str, Json], default: Any) -> dict[str, Json]:
-    try:
-        return {**schema, "default": copy(default)}
-    except NotJson:
-        return schema

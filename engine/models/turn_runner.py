@@ -222,7 +222,18 @@ class TurnRunner:
             abortable.close()
         looking = asyncio.ensure_future(self._changed(config))
         try:
-            outcome = await self._answered(made, config, ctx)
+            try:
+                outcome = await self._asked(made, config, ctx)
+            except PrefixMismatch:
+                if made.request.drop:
+                    raise
+                log.warning(
+                    "%s %s: thinking is bound to another beginning and is dropped", ctx.session_id, ctx.path
+                )
+                made = made._replace(
+                    request=replace(made.request, drop=True), opened={**made.opened, "drop": True}
+                )
+                outcome = await self._asked(made, config, ctx)
             # It was asked for as long as the model thought; nobody waits for a server that says nothing.
             await asyncio.wait({looking}, timeout=_LISTED_WITHIN)
             changed = looking.result() if looking.done() else []
@@ -231,20 +242,6 @@ class TurnRunner:
         if changed and isinstance(outcome, Completed):
             return Completed({**outcome.output, "changed": changed})
         return outcome
-
-    async def _answered(self, made: _Made, config: dict[str, Json], ctx: NodeContext) -> Outcome:
-        try:
-            return await self._asked(made, config, ctx)
-        except PrefixMismatch:
-            if made.request.drop:
-                raise
-            log.warning(
-                "%s %s: thinking is bound to another beginning and is dropped", ctx.session_id, ctx.path
-            )
-            made = made._replace(
-                request=replace(made.request, drop=True), opened={**made.opened, "drop": True}
-            )
-            return await self._asked(made, config, ctx)
 
     async def _changed(self, config: Mapping[str, Json]) -> list[Json]:
         """Tools that their servers describe in other words than the conversation has, and nobody has approved. One that is gone,
@@ -312,20 +309,17 @@ class TurnRunner:
         if config.get("summary"):
             request = _summing(request, config["summary"], signed=facts.compaction)
         if any(True for message in request.messages for _ in files_in(message.content)):
-            told = await self._said(request.messages)
+            # The messages of the places that were not read yet.
+            files = [block for message in request.messages for block in files_in(message.content)]
+            places = [block["place"] for block in files if not kept(block) and "place" in block]
+            try:
+                told = {_place_key(place): said_text(place, await self.said_in(place)) for place in places}
+            except SaysoError as error:
+                raise PlaceUnread(f"earlier messages cannot be read right now: {error}") from error
             messages, read = await asyncio.to_thread(_with_all_files, request.messages, ctx, told)
             request = replace(request, messages=messages)
             opened |= {"files": read} if read else {}
         return _Made(request, opened)
-
-    async def _said(self, messages: Sequence[Message]) -> dict[str, str]:
-        """Return the messages of the places in these messages that were not read yet."""
-        named = [block for message in messages for block in files_in(message.content) if not kept(block)]
-        places = [block["place"] for block in named if "place" in block]
-        try:
-            return {_place_key(place): said_text(place, await self.said_in(place)) for place in places}
-        except SaysoError as error:
-            raise PlaceUnread(f"earlier messages cannot be read right now: {error}") from error
 
     async def _first(self, config: dict[str, Json], ctx: NodeContext, facts: ModelFacts) -> TurnRequest:
         """The request of a conversation that is not opened."""
@@ -407,21 +401,16 @@ def _with_all_files(
             read.append({"digest": keep(ctx.workdir, b""), "size": len(text), "block": text_block(text)})
             named = {**named, **read[-1]}
         elif not kept(named):
-            read.append(_read(named, ctx))
+            # Whoever sent the file chose its name.
+            name = attribute(str(named.get("name") or Path(str(named.get("path") or "")).name))
+            data = read_inside(ctx.folder(), str(named.get("path") or ""), MOST_BYTES)
+            block = file_block(named, data, name)
+            read.append({"digest": keep(ctx.workdir, data), "size": len(data), "block": hollow(block)})
             named = {**named, **read[-1]}
         return filled(named, kept_bytes(ctx.workdir, named["digest"], str(named.get("name"))))
 
     sent = tuple(structs.replace(each, content=tuple(with_files(each.content, made))) for each in messages)
     return sent, read
-
-
-def _read(named: Mapping[str, Json], ctx: NodeContext) -> dict[str, Json]:
-    """Read and keep the file that a block names: `{digest, size, block}`. Raises `FileRefused`."""
-    # Whoever sent the file chose its name.
-    name = attribute(str(named.get("name") or Path(str(named.get("path") or "")).name))
-    data = read_inside(ctx.folder(), str(named.get("path") or ""), MOST_BYTES)
-    block = file_block(named, data, name)
-    return {"digest": keep(ctx.workdir, data), "size": len(data), "block": hollow(block)}
 
 
 def file_block(named: Mapping[str, Json], data: bytes, name: str) -> Json:
