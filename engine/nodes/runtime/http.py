@@ -154,7 +154,14 @@ async def _perform(exchange: _Exchange, redactor: Redactor) -> Outcome:
 
 
 async def _answer(request: Request, response: aiohttp.ClientResponse, redactor: Redactor) -> Outcome:
-    data, complete = await _read_body(response, request.max_body, 4 * redactor.margin)
+    # Of a longer body its beginning, with a margin in which a secret that is cut can still be found.
+    limit = request.max_body + 4 * redactor.margin
+    received = bytearray()
+    async for chunk in response.content.iter_chunked(_CHUNK):
+        received += chunk
+        if len(received) > limit:
+            break
+    data, complete = bytes(received[:limit]), len(received) <= request.max_body
     text = _to_text(data, response.charset)
     inexact = None
     try:
@@ -169,9 +176,16 @@ async def _answer(request: Request, response: aiohttp.ClientResponse, redactor: 
         kept = len(_to_text(data[: request.max_body], response.charset))
         body = redactor.window(text, 0, kept)
         body += f"\n[… cut here: the body is longer than {request.max_body} bytes …]"
+    # By name in small letters; repeated ones are joined by a comma, cookies by a line break.
+    headers = {
+        name: ("\n" if name == "set-cookie" else ", ").join(
+            value.encode("utf-8", "replace").decode() for value in response.headers.getall(name)
+        )
+        for name in dict.fromkeys(name.lower() for name in response.headers)
+    }
     output: dict[str, Json] = {
         "status": response.status,
-        "headers": redactor.json(_headers(response)),
+        "headers": redactor.json(headers),
         "body": body,
         "json": redactor.json(parsed),
     }
@@ -192,16 +206,6 @@ async def _answer(request: Request, response: aiohttp.ClientResponse, redactor: 
 # --- the answer, which may be anything: of any size, in any charset, JSON or only called so -----------------
 
 
-async def _read_body(response: aiohttp.ClientResponse, limit: int, margin: int) -> tuple[bytes, bool]:
-    """The body, or its first `limit` + `margin` bytes when it is longer than `limit`; and whether it is whole."""
-    data = bytearray()
-    async for chunk in response.content.iter_chunked(_CHUNK):
-        data += chunk
-        if len(data) > limit + margin:
-            break
-    return bytes(data[: limit + margin]), len(data) <= limit
-
-
 def _to_text(data: bytes, charset: str | None) -> str:
     """Decode these bytes in that charset, or in UTF-8 if it is missing or unknown. Never fails."""
     try:
@@ -211,17 +215,6 @@ def _to_text(data: bytes, charset: str | None) -> str:
         text = data.decode("utf-8", "replace")
     # Some codecs let halves of characters through, which no store takes.
     return text.encode("utf-8", "replace").decode().removeprefix("\ufeff")
-
-
-def _headers(response: aiohttp.ClientResponse) -> dict[str, str]:
-    """Headers by name in small letters; repeated ones joined by a comma, cookies by a line break."""
-    names = dict.fromkeys(name.lower() for name in response.headers)
-    return {
-        name: ("\n" if name == "set-cookie" else ", ").join(
-            value.encode("utf-8", "replace").decode() for value in response.headers.getall(name)
-        )
-        for name in names
-    }
 
 
 # --- the client ----------------------------------------------------------------------------------------
@@ -320,8 +313,22 @@ def prepare(config: Mapping[str, Json], key: str, resolver: Resolver) -> Request
         raise Refusal("invalid", f"`method`: {method!r} is not an HTTP method")
     given = config.get("url")
     shown = None if isinstance(given, str) else marked(given)
-    url = _with_query(_url(resolver.url(given, "`url`"), shown), config.get("query"), resolver)
-    headers = _request_headers(config.get("headers"), resolver)
+    url = _url(resolver.url(given, "`url`"), shown)
+    pairs = [
+        (name, resolver.text(item, f"`query` {name}"))
+        for name, value in (config.get("query") or {}).items()
+        for item in (value if isinstance(value, list) else [value])
+        if item is not None  # an optional parameter that was not given
+    ]
+    url = url.extend_query(pairs) if pairs else url
+    headers: CIMultiDict[str] = CIMultiDict()
+    for name, value in (config.get("headers") or {}).items():
+        if not _TOKEN.fullmatch(name) or name.lower() in _FRAMING:
+            raise Refusal("invalid", f"`headers`: {name!r} is not a header that a flow can set")
+        text = resolver.text(value, f"header {name}").strip()
+        if _UNSAFE.search(text):
+            raise Refusal("invalid", f"header {name} contains a line break or NUL; remove it upstream")
+        headers[name] = text
     if url.user is not None or url.password is not None:
         pair = f"{url.user or ''}:{url.password or ''}".encode()
         headers.setdefault("Authorization", f"Basic {base64.b64encode(pair).decode()}")
@@ -407,28 +414,6 @@ def _check(url: URL) -> None:
 
 def _bare(url: URL) -> URL:
     return url.with_user(None).with_fragment(None)
-
-
-def _with_query(url: URL, query: Json, resolver: Resolver) -> URL:
-    pairs = [
-        (name, resolver.text(item, f"`query` {name}"))
-        for name, value in (query or {}).items()
-        for item in (value if isinstance(value, list) else [value])
-        if item is not None  # an optional parameter that was not given
-    ]
-    return url.extend_query(pairs) if pairs else url
-
-
-def _request_headers(given: Json, resolver: Resolver) -> CIMultiDict[str]:
-    headers: CIMultiDict[str] = CIMultiDict()
-    for name, value in (given or {}).items():
-        if not _TOKEN.fullmatch(name) or name.lower() in _FRAMING:
-            raise Refusal("invalid", f"`headers`: {name!r} is not a header that a flow can set")
-        text = resolver.text(value, f"header {name}").strip()
-        if _UNSAFE.search(text):
-            raise Refusal("invalid", f"header {name} contains a line break or NUL; remove it upstream")
-        headers[name] = text
-    return headers
 
 
 def _body(config: Mapping[str, Json], headers: CIMultiDict[str], resolver: Resolver) -> bytes | None:

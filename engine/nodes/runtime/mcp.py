@@ -147,8 +147,16 @@ class McpServers:
             except mcp_asks.Unaskable as error:
                 return Failed("mcp_asks", connection.told(f"{tool} of the MCP server {server}: {error}"))
             except Exception as error:
-                if not (again and _unknown_session(error)):
-                    return await self._without_answer(connection, tool, error)
+                from mcp import MCPError
+
+                # A server over HTTP that restarted does not know our session, and did not take the request.
+                unknown = isinstance(error, MCPError) and str(error) == "Session terminated"
+                if not (again and unknown):
+                    name = f"{tool} of the MCP server {connection.server.name}"
+                    if isinstance(error, MCPError) and not connection.is_lost(error):
+                        return Failed("mcp_error", connection.told(f"{name}: {error}"))
+                    lost = await self._lost(connection, error)
+                    return Interrupted("cut", connection.told(f"{name}: the answer was lost ({lost})"))
                 await self._lost(connection, error)
         raise AssertionError("the second try ends in an outcome")
 
@@ -168,7 +176,10 @@ class McpServers:
             open_call = self._under_way(connection, client, call, ctx, saved)
             result = await open_call.next()
         except MCPError as error:
-            known = mcp_asks.forgotten(saved) if _forgot(error) and saved.get("state") else None
+            # A server that no longer knows the state of the call has not run it.
+            data = getattr(getattr(error, "error", None), "data", None)
+            forgot = isinstance(data, dict) and data.get("reason") == "invalid_request_state"
+            known = mcp_asks.forgotten(saved) if forgot and saved.get("state") else None
             if known is None:
                 raise
             saved = known
@@ -216,16 +227,6 @@ class McpServers:
         sent = client.session.call_tool(*call, **more, allow_input_required=True)
         return connection.calls.begin(ctx.idempotency_key, sent)
 
-    async def _without_answer(self, connection: _Connection, tool: str, error: Exception) -> Outcome:
-        """Return the outcome for an error after the request was given to the client."""
-        from mcp import MCPError
-
-        name = f"{tool} of the MCP server {connection.server.name}"
-        if isinstance(error, MCPError) and not connection.is_lost(error):
-            return Failed("mcp_error", connection.told(f"{name}: {error}"))
-        lost = await self._lost(connection, error)
-        return Interrupted("cut", connection.told(f"{name}: the answer was lost ({lost})"))
-
     async def _lost(self, connection: _Connection, error: Exception) -> SaysoError:
         """Forget a connection that is of no more use; the error to raise."""
         if isinstance(error, SaysoError):
@@ -247,19 +248,6 @@ class McpServers:
         if connection is None:
             connection = self._open[name] = _Connection(server, self._secret)
         return connection
-
-
-def _forgot(error: Any) -> bool:
-    """True if a server no longer knows the state of a call, and has not run it."""
-    data = getattr(getattr(error, "error", None), "data", None)
-    return isinstance(data, dict) and data.get("reason") == "invalid_request_state"
-
-
-def _unknown_session(error: Exception) -> bool:
-    """True if a server over HTTP restarted and did not take the request: it no longer knows our session."""
-    from mcp import MCPError
-
-    return isinstance(error, MCPError) and str(error) == "Session terminated"
 
 
 async def _listed(client: Client, redactor: Redactor) -> list[Tool]:

@@ -32,7 +32,8 @@ def output_of(result: CallToolResult, redactor: Redactor) -> dict[str, Json]:
     parts = [_part(part) for part in result.content[:MOST_PARTS]]
     if len(result.content) > MOST_PARTS:
         parts.append(_text(f"({len(result.content) - MOST_PARTS} more parts were left out)"))
-    structured = _structured(result.structured_content, redactor)
+    plain = None if result.structured_content is None else copy(result.structured_content)
+    structured = redactor.json(plain) if len(encode(plain)) <= MOST_TEXT else None
     return output(parts, redactor, is_error=bool(result.is_error), structured=structured)
 
 
@@ -43,7 +44,12 @@ def output(
     room = MOST_TEXT
     for part in parts:
         if part["type"] == "text":
-            part["text"] = _cut(redactor.text(part["text"]), room)
+            text = redactor.text(part["text"])
+            if len(text) > room:
+                head, tail = room - room // 2, room // 2
+                out = f"[... {len(text) - head - tail:,} characters left out ...]"
+                text = f"{text[:head]}\n{out}\n{text[len(text) - tail :]}"
+            part["text"] = text
             room = max(0, room - len(part["text"]))
     return {"content": parts, "isError": is_error, "structured": structured}
 
@@ -86,17 +92,3 @@ def _image(data: str, media_type: str) -> dict[str, Json]:
 
 def _text(text: str) -> dict[str, Json]:
     return {"type": "text", "text": clean(text)}
-
-
-def _cut(text: str, room: int) -> str:
-    if len(text) <= room:
-        return text
-    head, tail = room - room // 2, room // 2
-    return f"{text[:head]}\n[... {len(text) - head - tail:,} characters left out ...]\n{text[len(text) - tail :]}"
-
-
-def _structured(value: Any, redactor: Redactor) -> Json:
-    if value is None:
-        return None
-    plain = copy(value)
-    return redactor.json(plain) if len(encode(plain)) <= MOST_TEXT else None

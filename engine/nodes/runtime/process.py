@@ -96,7 +96,15 @@ async def run_command(
             await group.stop(grace, exited)
         over = True
         seconds = clock() - started
-        await _drain(outputs)
+        # Read the rest of the process's output, and for a moment the output of others.
+        ends = [asyncio.ensure_future(each.ended.wait()) for each in outputs]
+        try:
+            await asyncio.wait(ends, timeout=LINGER)
+        finally:
+            for end in ends:
+                end.cancel()
+        for each in outputs:
+            each.drain()
         return Ended(reason, process.returncode, seconds)
     finally:
         if group is not None and not over:
@@ -138,18 +146,6 @@ def _stdin(text: str | None) -> Iterator[IO[bytes] | int]:
         file.write(text.encode())
         file.seek(0)
         yield file
-
-
-async def _drain(outputs: tuple[_Output, _Output]) -> None:
-    """Read the rest of the process's output, and for a moment the output of others."""
-    ends = [asyncio.ensure_future(output.ended.wait()) for output in outputs]
-    try:
-        await asyncio.wait(ends, timeout=LINGER)
-    finally:
-        for end in ends:
-            end.cancel()
-    for output in outputs:
-        output.drain()
 
 
 class _Output:

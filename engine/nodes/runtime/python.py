@@ -69,18 +69,14 @@ async def python(config: dict[str, Json], ctx: NodeContext) -> Outcome:
 
 async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Return a function's result: `async` functions are awaited, others run in a thread of their own."""
-    if _is_async(function):
+    inner = function
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    called = getattr(inner, "__call__", None)  # noqa: B004 - what is awaited is what it returns when called
+    if inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(called):
         return await function(*args, **kwargs)
     result = await in_thread(lambda: function(*args, **kwargs))
     return await result if inspect.isawaitable(result) else result
-
-
-def _is_async(function: Callable[..., Any]) -> bool:
-    while isinstance(function, functools.partial):
-        function = function.func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004 - what is awaited is what it returns when called
-    )
 
 
 # --- finding the function --------------------------------------------------------------------------------
@@ -114,7 +110,11 @@ def _module(name: str, folder: Path | None) -> ModuleType:
         module = _modules[name, folder]
         _watch(name, getattr(module, "__file__", None))
         return module
-    beside = _beside(name, folder)
+    files: tuple[Path, ...] = ()
+    if folder is not None:
+        place = folder.resolve().joinpath(*name.split("."))
+        files = (place / "__init__.py", place.with_name(place.name + ".py"))
+    beside = next((file for file in files if file.is_file()), None)
     with _loading:
         if beside is not None and folder is not None and str(folder.resolve()) not in sys.path:
             # Last, so that a file beside a flow never takes the place of a module that others use.
@@ -134,16 +134,6 @@ def _module(name: str, folder: Path | None) -> ModuleType:
     _watch(name, file)
     _modules[name, folder] = module
     return module
-
-
-def _beside(name: str, folder: Path | None) -> Path | None:
-    if folder is None:
-        return None
-    place = folder.resolve().joinpath(*name.split("."))
-    for file in (place / "__init__.py", place.with_name(place.name + ".py")):
-        if file.is_file():
-            return file
-    return None
 
 
 def _not_imported(name: str, folder: Path | None, error: BaseException) -> NodeError:
@@ -191,7 +181,10 @@ def bind(function: Callable[..., Any], args: Mapping[str, Json], context: Contex
 
     Raises `NodeError` that lists all faults.
     """
-    described = _parameters(function)
+    try:
+        described = _known_parameters(function)
+    except TypeError:  # an object that cannot be hashed
+        described = _Parameters(*signature_of(function), {})
     parameters = described.signature.parameters
     rest = next((p.name for p in parameters.values() if p.kind is p.VAR_KEYWORD), None)
     values: dict[str, Any] = {CTX: context} if _takes_ctx(parameters) else {}
@@ -219,13 +212,6 @@ class _Parameters:
     hints: dict[str, Any]
     checks: dict[str, TypeAdapter[Any]]
     """Validators by parameter, built on demand."""
-
-
-def _parameters(function: Callable[..., Any]) -> _Parameters:
-    try:
-        return _known_parameters(function)
-    except TypeError:  # an object that cannot be hashed
-        return _Parameters(*signature_of(function), {})
 
 
 @functools.lru_cache(1_000)

@@ -161,7 +161,15 @@ class Redactor:
     def spans(self, text: str) -> list[Span]:
         """Return the positions of secrets in this text, in order; overlapping ones are one span under the first's name."""
         found = [span for view in self._views for span in view.spans(text)]
-        return _merge(sorted(found, key=lambda span: (span.start, -span.end)))
+        ordered = sorted(found, key=lambda span: (span.start, -span.end))
+        merged: list[Span] = []
+        for each in ordered:
+            if merged and each.start < merged[-1].end:
+                last = merged[-1]
+                merged[-1] = last._replace(end=max(last.end, each.end))
+            else:
+                merged.append(each)
+        return merged
 
     def undecided(self, text: str, least: int = 1) -> int:
         """Return the index from which the end of this text may be the beginning of a secret; its length if there is
@@ -483,14 +491,3 @@ def _in_chars(data: bytes, encoding: str, unit: int, escapes: list[str]) -> list
         found.append((char, sum(map(len, escapes[at : at + size]))))
         at += size
     return found
-
-
-def _merge(spans: list[Span]) -> list[Span]:
-    merged: list[Span] = []
-    for span in spans:
-        if merged and span.start < merged[-1].end:
-            last = merged[-1]
-            merged[-1] = last._replace(end=max(last.end, span.end))
-        else:
-            merged.append(span)
-    return merged

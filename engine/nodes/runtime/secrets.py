@@ -108,7 +108,16 @@ class SecretSource:
         if value is None and self._directory is not None:
             value = _read(self._directory, name)
         if value is None and self._command:
-            value = self._asked(name)
+            # Cached for a moment, and one call at a time.
+            with self._asking:
+                until, told = self._kept.get(name, (0.0, None))
+                if told is None or self._steady() >= until:
+                    told = _printed([*self._command, name], self._env)
+                    seconds = KEPT_SECONDS if isinstance(told, str) else REFUSED_SECONDS
+                    self._kept[name] = (self._steady() + seconds, told)
+            if isinstance(told, SecretUnavailable):
+                raise told
+            value = told
         if value is None:
             raise SecretUnavailable(f"secret {name} is not set: {self._how_to_set(name)}")
         if not value or "\0" in value:
@@ -123,18 +132,6 @@ class SecretSource:
         if self._directory is not None and self._directory.is_dir():
             found |= {entry.name for entry in self._directory.iterdir() if entry.is_file()}
         return tuple(sorted(name for name in found - RESERVED if _NAME.fullmatch(name)))
-
-    def _asked(self, name: str) -> str:
-        """Return the command's value, cached for a moment; one call at a time. Raises `SecretUnavailable`."""
-        with self._asking:
-            until, told = self._kept.get(name, (0.0, None))
-            if told is None or self._steady() >= until:
-                told = _printed([*self._command, name], self._env)
-                seconds = KEPT_SECONDS if isinstance(told, str) else REFUSED_SECONDS
-                self._kept[name] = (self._steady() + seconds, told)
-        if isinstance(told, SecretUnavailable):
-            raise told
-        return told
 
     def _how_to_set(self, name: str) -> str:
         text = f"set {PREFIX}{name}"
@@ -225,7 +222,17 @@ class Resolver:
     def text(self, value: Json, where: str) -> str:
         """The text that leaves: references resolved, everything else as `as_text` has it. Raises `Refusal`."""
         if isinstance(value, dict) and set(value) == {"$secret"}:
-            return self._value(value["$secret"], where)
+            name = value["$secret"]
+            if not isinstance(name, str):
+                raise Refusal("invalid", f"{where}: a secret's name must be text")
+            try:
+                self._used[name] = self._secret(name)
+            except SaysoError as error:
+                again = isinstance(error, SecretCommandFailed)
+                raise Refusal(
+                    "secret", f"{where}: {error}", None if again else {"retryable": False}
+                ) from error
+            return self._used[name]
         if (
             isinstance(value, dict)
             and set(value) == {"$secret_text"}
@@ -261,16 +268,6 @@ class Resolver:
     def redactor(self) -> Redactor:
         """Takes out the values that were used so far."""
         return _redactor(self._used)
-
-    def _value(self, name: Json, where: str) -> str:
-        if not isinstance(name, str):
-            raise Refusal("invalid", f"{where}: a secret's name must be text")
-        try:
-            self._used[name] = self._secret(name)
-        except SaysoError as error:
-            again = isinstance(error, SecretCommandFailed)
-            raise Refusal("secret", f"{where}: {error}", None if again else {"retryable": False}) from error
-        return self._used[name]
 
 
 def marked(value: Json) -> Json:

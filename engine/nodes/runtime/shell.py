@@ -40,7 +40,12 @@ async def shell(config: dict[str, Json], ctx: NodeContext) -> Outcome:
     with contextlib.ExitStack() as kept:
         resolver = Resolver(ctx.secret)
         try:
-            env = _environment(config.get("env"), ctx, resolver)
+            env = {name: os.environ.get(name) or default for name, default in _ENV_KEPT.items()}
+            for name, value in (config.get("env") or {}).items():
+                env[name] = resolver.text(value, f"env {name}")
+            # Last, so that the flow cannot change what the program is told about its execution.
+            env["SAYSO_IDEMPOTENCY_KEY"] = ctx.idempotency_key
+            env["SAYSO_SESSION_ID"] = ctx.session_id
             argv = _argv(config, kept)
             stdin = config.get("stdin")
             for where, text in [*((f"argument {n}", text) for n, text in enumerate(argv)), *env.items()]:
@@ -153,16 +158,6 @@ def _argv(config: dict[str, Json], kept: contextlib.ExitStack) -> tuple[str, ...
     if not argv[0]:
         raise Refusal("invalid", "`run` begins with an empty text; its first item must be the program")
     return argv
-
-
-def _environment(extra: Json, ctx: NodeContext, resolver: Resolver) -> dict[str, str]:
-    env = {name: os.environ.get(name) or default for name, default in _ENV_KEPT.items()}
-    for name, value in (extra or {}).items():
-        env[name] = resolver.text(value, f"env {name}")
-    # Last, so that the flow cannot change what the program is told about its execution.
-    env["SAYSO_IDEMPOTENCY_KEY"] = ctx.idempotency_key
-    env["SAYSO_SESSION_ID"] = ctx.session_id
-    return env
 
 
 def _cwd(value: Json, ctx: NodeContext) -> Path:

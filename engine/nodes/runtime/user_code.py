@@ -282,7 +282,14 @@ def _outcome(
         _log.warning("%s: %s", what, error)
     else:
         _log.warning("%s", what, exc_info=cause)
-    return _failed(error)
+    raised = error
+    while isinstance(raised, BaseExceptionGroup) and len(raised.exceptions) == 1:
+        raised = raised.exceptions[0]
+    message = clean_text(str(raised))[0][:_LONGEST_MESSAGE]
+    if isinstance(raised, NodeError):
+        return Failed(raised.type, message, raised.details)
+    kind = type(raised).__name__
+    return Failed(kind, f"{kind}: {message}" if message else kind)
 
 
 def _completed(name: str, output: Json) -> Outcome:
@@ -300,16 +307,6 @@ def _left(name: str, saved: Json) -> Outcome:
         return Interrupted("left", f"{name} left at a checkpoint", copy(saved))
     except NotJson as error:
         return Failed(error.code, f"{name}: saved: {error}")
-
-
-def _failed(error: BaseException) -> Failed:
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    text = clean_text(str(error))[0][:_LONGEST_MESSAGE]
-    if isinstance(error, NodeError):
-        return Failed(error.type, text, error.details)
-    kind = type(error).__name__
-    return Failed(kind, f"{kind}: {text}" if text else kind)
 
 
 def _pause_in(error: BaseException) -> PauseError | None:
