@@ -23,16 +23,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from engine.journal.state import (
-    ROOT,
-    Asked,
-    ContainerRun,
-    Frame,
-    Graph,
-    NodeRun,
-    State,
-    scope_of,
-)
+from engine.journal.state import ROOT, Asked, ContainerRun, Frame, Graph, NodeRun, State, scope_of
 from engine.language.errors import MalformedJournal
 
 

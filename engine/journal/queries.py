@@ -7,17 +7,7 @@ from typing import Protocol
 
 from engine.forms.question import Question
 from engine.journal.phases import REJECTED
-from engine.journal.state import (
-    ROOT,
-    AgentRun,
-    Asked,
-    Frame,
-    NodeRun,
-    State,
-    below,
-    in_finally,
-    scope_of,
-)
+from engine.journal.state import ROOT, AgentRun, Asked, Frame, NodeRun, State, below, in_finally, scope_of
 from engine.language.actors import requester_of, seats
 from engine.language.codec import Json
 from engine.language.errors import MalformedJournal

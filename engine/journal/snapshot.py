@@ -103,11 +103,7 @@ def fold(loaded: Loaded) -> State | None:
 
 def export(state: State, journal: list[Event], flow_body: bytes) -> dict[str, Json]:
     """The portable file, without its `mac`."""
-    return {
-        **document(state),
-        "journal": [event.to_wire() for event in journal],
-        "flow": decode(flow_body),
-    }
+    return {**document(state), "journal": [event.to_wire() for event in journal], "flow": decode(flow_body)}
 
 
 def signed_part(file: dict[str, Json]) -> bytes:
@@ -226,17 +222,7 @@ _ALWAYS = (
 )  # fmt: skip
 """The fields that are in every document as they are."""
 
-_SOMETIMES = (
-    "flowRevision",
-    "pausing",
-    "lock",
-    "limits",
-    "spent",
-    "conversations",
-    "caps",
-    "grants",
-    "owed",
-)
+_SOMETIMES = ("flowRevision", "pausing", "lock", "limits", "spent", "conversations", "caps", "grants", "owed")
 """Fields that appear in a document only if they are not empty."""
 
 _NAMES = dict(zip(State.__struct_encode_fields__, State.__struct_fields__, strict=True))
@@ -361,7 +347,15 @@ def from_json(data: Json) -> State:
     try:
         if data["schemaVersion"] != SCHEMA:
             raise MalformedJournal(f"snapshot of schema {data['schemaVersion']}; this release reads {SCHEMA}")
-        state = convert(_fields(data), State, dec_hook=_map)
+        outputs = data["outputs"]
+        fields = {
+            **{name: data[name] for name in (*_ALWAYS, "frames", "containers", "timers", "seen", "messages")},
+            **{name: data[name] for name in _SOMETIMES if name in data},
+            "nodes": {path: {**run, "output": outputs.get(path)} for path, run in data["nodes"].items()},
+            "prompts": {key: _read_asked(prompt) for key, prompt in data["prompts"].items()},
+            "pending": list(zip(data["pendingKeys"], data["pendingMessages"], strict=True)),
+        }
+        state = convert(fields, State, dec_hook=_map)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise MalformedJournal(f"not a session state: {error!r}") from error
     active = [path for path, run in state.nodes.items() if run.status in UNFINISHED]
@@ -373,18 +367,6 @@ def from_json(data: Json) -> State:
         launched=Map(dict.fromkeys(launched)),
         open_prompts=Map(dict.fromkeys(unanswered)),
     )
-
-
-def _fields(data: dict[str, Json]) -> dict[str, Json]:
-    """The fields of the state, of a document."""
-    outputs = data["outputs"]
-    return {
-        **{name: data[name] for name in (*_ALWAYS, "frames", "containers", "timers", "seen", "messages")},
-        **{name: data[name] for name in _SOMETIMES if name in data},
-        "nodes": {path: {**run, "output": outputs.get(path)} for path, run in data["nodes"].items()},
-        "prompts": {key: _read_asked(prompt) for key, prompt in data["prompts"].items()},
-        "pending": list(zip(data["pendingKeys"], data["pendingMessages"], strict=True)),
-    }
 
 
 def _map(kind: Any, value: Json) -> Map[Any, Any]:

@@ -13,10 +13,7 @@ from engine.language.errors import MalformedJournal
 
 TRANSITIONS: dict[tuple[Phase, str], Phase] = {
     (before, name): later
-    for name, phases in [
-        *((kind.type, kind.phases) for kind in EVENTS.values()),
-        ("flow:paused(held)", HELD),
-    ]
+    for name, phases in [*((kind.type, kind.phases) for kind in EVENTS.values()), ("flow:paused(held)", HELD)]
     for before, later in phases.items()
 }
 """(phase, event) → phase after it. What is not listed cannot happen."""

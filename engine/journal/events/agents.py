@@ -73,7 +73,20 @@ class AgentOpened(NodeEvent, tag="agent:opened", phases=OUTCOMES):
         agent = agent_at(state, path)
         same(self.node_id, state.nodes[path].node_id, "agent")
         if self.turn is None:
-            return with_agent(state, path, _opened_anew(state, path, agent, self))
+            # People let a server's tools be offered as they are now.
+            offered = (
+                prompt.listing
+                for prompt in state.prompts.values()
+                if (prompt.kind, prompt.path) == (LISTING, path)
+                and (prompt.answer or {}).get("value") == "offer"
+            )
+            tools = (self.body or {}).get("tools") or []
+            if not any(all(tool in tools for tool in listing["tools"]) for listing in offered if listing):
+                raise MalformedJournal(f"nobody accepted the new version of the tools of {path}")
+            more = len(encode(self.body)) if agent.context else 0
+            return with_agent(
+                state, path, replace(agent, body=self.body, drop=True, context=agent.context + more)
+            )
         _answers(state, path, self.turn)
         if self.body is not None and agent.body is not None:
             raise MalformedJournal(f"the conversation of {path} was opened before")
@@ -447,20 +460,6 @@ def _settle(state: State, path: str, run: NodeRun, event: CallOutcome) -> State:
     )
 
 
-def _opened_anew(state: State, path: str, agent: AgentRun, event: AgentOpened) -> AgentRun:
-    """People let a server's tools be offered as they are now."""
-    offered = (
-        prompt.listing
-        for prompt in state.prompts.values()
-        if (prompt.kind, prompt.path) == (LISTING, path) and (prompt.answer or {}).get("value") == "offer"
-    )
-    tools = (event.body or {}).get("tools") or []
-    if not any(all(tool in tools for tool in listing["tools"]) for listing in offered if listing):
-        raise MalformedJournal(f"nobody accepted the new version of the tools of {path}")
-    more = len(encode(event.body)) if agent.context else 0
-    return replace(agent, body=event.body, drop=True, context=agent.context + more)
-
-
 def _kept(messages: Map[int, dict[str, Json]], read: list[dict[str, Json]]) -> Map[int, dict[str, Json]]:
     """The messages with the digests of the files in them that were only named."""
     left = iter(read)
@@ -488,8 +487,11 @@ def _answered(state: State, path: str, event: AgentMessage, turn: str) -> State:
     if event.content:
         messages = said_in(messages, "assistant", list(event.content))
     counted = (agent.context, agent.counted)
-    if not event.interrupted and (run.input or {}).get("purpose") != "compact":
+    compacts = (run.input or {}).get("purpose") == "compact"
+    if not event.interrupted and not compacts:
         counted = (event.context or sum(usage.values()), len(messages))
+    # More room would not give the summary that is missing.
+    no_summary = compacts and not event.interrupted and event.stop_reason != "max_tokens"
     said = [block["text"] for block in event.content if block["type"] == "text"]
     calls = any(block["type"] == "tool_use" for block in event.content)
     cut = agent.cut and "".join([agent.cut, *said])
@@ -505,15 +507,9 @@ def _answered(state: State, path: str, event: AgentMessage, turn: str) -> State:
         container=event.container or agent.container,
         final=bool(event.final),
         alone={} if calls else agent.alone,
-        unsigned=agent.unsigned or _no_summary(run, event),
+        unsigned=agent.unsigned or no_summary,
     )
     return _turn_ends(with_agent(state, path, agent), turn, run, event.timestamp)
-
-
-def _no_summary(run: NodeRun, event: AgentMessage) -> bool:
-    """True if a summary was requested and missing, which more room would not change."""
-    asked = (run.input or {}).get("purpose") == "compact"
-    return asked and not event.interrupted and event.stop_reason != "max_tokens"
 
 
 def _says_no_more_than(event: AgentMessage, *names: str) -> None:

@@ -108,7 +108,20 @@ class LoopIterate(Event, tag="loop:iterate", phases=WORK):
             if self.reset is not None or self.carried is not None or frame.running:
                 raise MalformedJournal("a jump in a list waits for running nodes and resets nothing")
         else:
-            _resets(state, frame, frame.graph, self)
+            # All nodes that get another visit must have ended, including the target.
+            again = self.reset or []
+            if self.edge_to not in again or len(set(again)) < len(again):
+                raise MalformedJournal(
+                    f"{self.edge_to} and the nodes after it must each be visited again exactly once"
+                )
+            for node_id in again:
+                visited = frame.nodes.get(node_id)
+                runs = visited is None or visited in state.active
+                if runs or node_id in frame.graph.again or node_id in frame.graph.ended:
+                    raise MalformedJournal(f"{node_id} has not ended, so it cannot be visited again")
+            for node_id in self.carried or {}:
+                if node_id not in again or node_id == self.edge_to:
+                    raise MalformedJournal(f"{node_id} is not visited again, so its count does not continue")
         frame = replace(
             frame,
             jumps=tuple(jump for jump in frame.jumps if self.reset and jump[0] not in self.reset),
@@ -248,7 +261,12 @@ class IterationStarted(NodeEvent, tag="container:iterationStarted", phases=WORK)
             same(self.node_id, container.node_id, "container")
         if container.begun >= _passes(container):
             raise MalformedJournal(f"{path} has {container.begun} iterations, and all of them have begun")
-        if container.running >= _at_once(state, path, container):
+        at_once: float = 1
+        if container.kind == "parallel":
+            at_once = float("inf")
+        elif container.kind == "foreach":
+            at_once = int((state.nodes[path].input or {}).get("concurrency") or 1)
+        if container.running >= at_once:
             raise MalformedJournal(
                 f"{path} has {container.running} iterations running, and no room for another one"
             )
@@ -397,22 +415,6 @@ def _graph_begins(frame: Frame, event: EdgeResolved) -> Graph:
     return Graph()
 
 
-def _resets(state: State, frame: Frame, graph: Graph, event: LoopIterate) -> None:
-    """Check that all nodes that get another visit have ended, including the target."""
-    again = event.reset or []
-    if event.edge_to not in again or len(set(again)) < len(again):
-        raise MalformedJournal(
-            f"{event.edge_to} and the nodes after it must each be visited again exactly once"
-        )
-    for node_id in again:
-        path = frame.nodes.get(node_id)
-        if path is None or node_id in graph.again or node_id in graph.ended or path in state.active:
-            raise MalformedJournal(f"{node_id} has not ended, so it cannot be visited again")
-    for node_id in event.carried or {}:
-        if node_id not in again or node_id == event.edge_to:
-            raise MalformedJournal(f"{node_id} is not visited again, so its count does not continue")
-
-
 def reset(graph: Graph, event: LoopIterate) -> Graph:
     gates, again = graph.gates, graph.again
     for node_id in event.reset or ():
@@ -437,13 +439,6 @@ def _passes(container: ContainerRun) -> float:
     if container.kind == "loop":
         return float("inf")
     return len(container.keys) if container.keys is not None else container.total or 0
-
-
-def _at_once(state: State, path: str, container: ContainerRun) -> float:
-    """Return the number of passes of a container that may be in progress."""
-    if container.kind == "parallel":
-        return float("inf")
-    return int((state.nodes[path].input or {}).get("concurrency") or 1) if container.kind == "foreach" else 1
 
 
 def container_output(container: ContainerRun, config: Json) -> dict[str, Json]:

@@ -359,13 +359,18 @@ def begin(state: State, event: Start, frame: Frame) -> State:
     run = NodeRun(event.own_id, event.node_type, event.index, "started", at, None, *tried, event.input)
     if before is not None:
         run = replace(run, saved=before.saved, handled=before.handled, kept=before.kept)
+    pending = state.pending
+    if pending:
+        # Its expressions have seen them all; those to an agent wait for its next model call.
+        heard = {key for run in state.containers.values() if run.agent is not None for key in run.agent.heard}
+        pending = tuple(message for message in pending if message[0] in heard)
     return replace(
         state,
         nodes=nodes.set(path, run),
         active=state.active.set(path, None),
         launched=state.launched.set(path, None) if mode_of(run.type) == "run" else state.launched,
         frames=state.frames.set(scope_of(path), frame),
-        pending=_undelivered(state),
+        pending=pending,
         # A restart after a pause or a crash is already counted: neither brings a session nearer to its limit.
         node_runs=state.node_runs + (before is None),
     )
@@ -439,15 +444,6 @@ def _index_as_before(state: State, frame: Frame, node_id: str, index: int) -> No
     earlier = frame.nodes.get(node_id)
     if earlier is not None:
         same(index, state.nodes[earlier].position, "index")
-
-
-def _undelivered(state: State) -> tuple[tuple[str, str], ...]:
-    """Return the messages that are still pending once a node began, as its expressions have seen them all: those to an
-    agent wait for its next model call."""
-    if not state.pending:
-        return ()
-    heard = {key for run in state.containers.values() if run.agent is not None for key in run.agent.heard}
-    return tuple(message for message in state.pending if message[0] in heard)
 
 
 def complete(state: State, path: str, run: NodeRun, event: Completion) -> State:

@@ -343,7 +343,8 @@ class PromptCancelled(
     def fold(self, state: State) -> State:
         """Cancel a question at the end, in a failed container, or when it needs no answer any more."""
         prompt = _open(state, self)
-        over = is_outage(prompt) or not prompt.rules.waits or _given_up(state, prompt.path)
+        given_up = scope_of(prompt.path) in state.frames and doomed(state, prompt.path)
+        over = is_outage(prompt) or not prompt.rules.waits or given_up
         if not (state.phase == "finalizing" or has_failed(state, prompt.path) or over):
             raise MalformedJournal(f"prompt {self.prompt_id} still waits for its answer")
         return close_prompt(state, replace(prompt, status="cancelled", at=self.timestamp))
@@ -392,10 +393,6 @@ def close_prompt(state: State, prompt: Asked) -> State:
         open_prompts=without(state.open_prompts, prompt.prompt_id),
         timers=timers,
     )
-
-
-def _given_up(state: State, path: str) -> bool:
-    return scope_of(path) in state.frames and doomed(state, path)
 
 
 # --- kinds of questions ------------------------------------------------------------------------------------
