@@ -98,7 +98,21 @@ def against(events: Sequence[Event], old: Flow, new: Flow) -> Compared:
 def _difference(state: State, event: Event, old: Flow, new: Flow) -> str | None:
     match event:
         case ev.FlowStarted():
-            return _inputs(event, old, new)
+            try:
+                values, missing = kept_inputs(new, event.input)
+            except SaysoError as error:
+                return f"its inputs would be refused: {error}"
+            if missing:
+                return f"the input {missing[0]} would be asked for"
+            changed = [name for name in values if name in event.input and values[name] != event.input[name]]
+            if changed:
+                name = changed[0]
+                return (
+                    f"the input {name} would be {_short(values[name])} instead of {_short(event.input[name])}"
+                )
+            if (old.lock and old.lock.raw) != (new.lock and new.lock.raw):
+                return f"it would take the lock {_short(new.lock.raw) if new.lock else 'of no name'}"
+            return None
         case ev.Start() if event.attempt == 1:
             place = _place(state, event.at, event.own_id, old, new)
             return None if place is None else next(_begun(state, event, place, new), None)
@@ -119,22 +133,6 @@ def _place(state: State, path: str, node_id: str, old: Flow, new: Flow) -> _Plac
     here = old.lists[frame.list_id]
     was = here.by_id.get(node_id)
     return None if was is None else _Place(path, was, here, new.lists.get(frame.list_id))
-
-
-def _inputs(event: ev.FlowStarted, old: Flow, new: Flow) -> str | None:
-    try:
-        values, missing = kept_inputs(new, event.input)
-    except SaysoError as error:
-        return f"its inputs would be refused: {error}"
-    if missing:
-        return f"the input {missing[0]} would be asked for"
-    changed = [name for name in values if name in event.input and values[name] != event.input[name]]
-    if changed:
-        name = changed[0]
-        return f"the input {name} would be {_short(values[name])} instead of {_short(event.input[name])}"
-    if (old.lock and old.lock.raw) != (new.lock and new.lock.raw):
-        return f"it would take the lock {_short(new.lock.raw) if new.lock else 'of no name'}"
-    return None
 
 
 # --- steps --------------------------------------------------------------------------------------------------------

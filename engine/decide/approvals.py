@@ -23,12 +23,7 @@ from engine.journal.state import Asked, State
 from engine.language import timestamps
 from engine.language.actors import Actor, account_of, fold, requester_of
 from engine.language.codec import Json, clean_text
-from engine.language.errors import (
-    AlreadyAnswered,
-    InvalidAnswer,
-    PromptClosed,
-    SaysoError,
-)
+from engine.language.errors import AlreadyAnswered, InvalidAnswer, PromptClosed, SaysoError
 
 _PERSON = re.compile(r"[UW][A-Z0-9]{2,}|[^@\s]+@[^@\s]+\.[^@\s]+|local:[^\s:]+", re.ASCII)
 
@@ -41,20 +36,30 @@ def vote(step: Step, prompt: Asked, command: Answer, answer: dict[str, Json]) ->
 
     Raises `InvalidAnswer` where the reason is missing, `AlreadyAnswered` for the same vote once more.
     """
-    reason = _reason(prompt, command, answer["value"])
+    reason = clean_text(command.reason or "")[0].strip() or None
+    if reason is None and answer["value"] == "reject" and prompt.require_reason:
+        raise InvalidAnswer("Please give a reason for the rejection. Nothing was decided.")
+    if reason is None and answer["value"] == question.ANSWER:
+        raise InvalidAnswer("Please write the result to use instead of the tool's. Nothing was decided.")
     if answer["value"] == "approve":
         _, errors = check_form(prompt.fields, prompt.values)
         if errors:
             raise InvalidAnswer(f"This cannot be approved as it is. {wrong_text(prompt.fields, errors)}")
     before = votes_without(prompt, command.actor.record())
     if len(before) < len(prompt.votes):
-        _refuse_same(prompt, command, answer["value"], reason)
-    mine = {
-        "actor": command.actor.record(),
-        "vote": answer["value"],
-        "reason": reason,
-        "at": step.facts.now,
-    }
+        # Refuse a vote that this person has given already, in these words.
+        voter = {command.actor.id, *account_of(command.actor.record())}
+        for old in prompt.votes if command.always is None else ():
+            theirs = {old["actor"].get("id"), *account_of(old["actor"])}
+            if voter & theirs and (old["vote"], old["reason"]) == (answer["value"], reason):
+                known = (
+                    "" if old["actor"].get("id") == command.actor.id else f" as {old['actor'].get('name')}"
+                )
+                raise AlreadyAnswered(
+                    f"You have already voted{known}, at {timestamps.told(old['at'])}: "
+                    f"{question.DECIDED[str(answer['value'])]}. {question.tally(prompt)}"
+                )
+    mine = {"actor": command.actor.record(), "vote": answer["value"], "reason": reason, "at": step.facts.now}
     if command.always is not None:
         if command.value != "approve":
             raise InvalidAnswer("You can only always allow calls when you approve. Nothing was decided.")
@@ -82,29 +87,6 @@ def outcome(prompt: Question, votes: tuple[dict[str, Json], ...]) -> str | None:
     )
     agreed = (vote for (vote, _), count in said.items() if vote != "reject" and count >= required)
     return next(agreed, None)
-
-
-def _reason(prompt: Asked, command: Answer, decision: Json) -> str | None:
-    reason = clean_text(command.reason or "")[0].strip()
-    if not reason and decision == "reject" and prompt.require_reason:
-        raise InvalidAnswer("Please give a reason for the rejection. Nothing was decided.")
-    if not reason and decision == question.ANSWER:
-        raise InvalidAnswer("Please write the result to use instead of the tool's. Nothing was decided.")
-    return reason or None
-
-
-def _refuse_same(prompt: Asked, command: Answer, decision: Json, reason: str | None) -> None:
-    """Refuse a vote that this person has given already, in these words."""
-    mine = {command.actor.id, *account_of(command.actor.record())}
-    for old in prompt.votes if command.always is None else ():
-        theirs = {old["actor"].get("id"), *account_of(old["actor"])}
-        if mine & theirs and (old["vote"], old["reason"]) == (decision, reason):
-            known = "" if old["actor"].get("id") == command.actor.id else f" as {old['actor'].get('name')}"
-            raise AlreadyAnswered(
-                f"You have already voted{known}, at {timestamps.told(old['at'])}: "
-                f"{question.DECIDED[str(decision)]}. "
-                f"{question.tally(prompt)}"
-            )
 
 
 def _decided(prompt: Asked, answer: dict[str, Json], votes: tuple[dict[str, Json], ...]) -> dict[str, Json]:

@@ -13,19 +13,8 @@ from engine.decide.step import Step, context
 from engine.flow import Node
 from engine.journal import events as ev
 from engine.journal.grammar import timeout_id
-from engine.journal.queries import (
-    alive,
-    asked_in_order,
-    doomed,
-    launched_below,
-    open_prompt_at,
-)
-from engine.journal.state import (
-    ON_FAILURE,
-    ContainerRun,
-    Frame,
-    below,
-)
+from engine.journal.queries import alive, asked_in_order, doomed, launched_below, open_prompt_at
+from engine.journal.state import ON_FAILURE, Frame, below
 from engine.language import timestamps
 from engine.language.codec import Json
 from engine.language.errors import ExpressionError, InvalidInputs
@@ -72,10 +61,22 @@ def progress(step: Step) -> None:
             if container is not None and container.error is None:
                 step.kinds[container.kind].progress(step, path)
             elif container is not None and not launched_below(step.state, path):
-                _give_up(step, path, container)
+                # Withdraw its questions and fail it; an `on_failure` closes, and its node continues failing.
+                for prompt_id in asked_in_order(step.state):
+                    prompt = step.state.prompts[prompt_id]
+                    if below(path, prompt.path):
+                        step.withdraw(prompt, f"{container.node_id} failed")
+                if container.kind == ON_FAILURE:
+                    step.close(path)
+                else:
+                    step.break_(path, container.error or {})
+        # After its `on_failure`, if any, people are asked about a failure, or it counts.
         for path in in_order:
-            if path in step.state.active and step.state.nodes[path].status == "failing":
-                _go_on_failing(step, path)
+            state = step.state
+            if path not in state.active or state.nodes[path].status != "failing" or path in state.containers:
+                continue
+            if alive(state, path) and not doomed(state, path) and not open_prompt_at(state, path):
+                step.around(path).child_failed(step, path)
 
 
 def is_over(step: Step, frame: Frame) -> bool:
@@ -97,7 +98,14 @@ def _end_pass(step: Step, scope: str) -> None:
         return
     listed = step.flow.lists[frame.list_id].nodes
     unreached = [node.id for node in listed if node.id not in frame.nodes] if frame.error is not None else []
-    collected, error = _collected(step, scope, frame)
+    collected, error, node = None, frame.error, step.node(frame.owner)
+    # `on_failure` of a `foreach` is a separate list, which contributes nothing.
+    if error is None and node.collect is not None and container.kind == "foreach":
+        try:
+            names = context(node.collect, step.flow, step.state, scope, step.facts.now)
+            collected = node.collect.evaluate(names)
+        except ExpressionError as failed:
+            error = {"type": failed.code, "message": f"node {node.id}: collect: {failed}"}
     step.emit(
         ev.IterationCompleted,
         path=frame.owner,
@@ -108,42 +116,3 @@ def _end_pass(step: Step, scope: str) -> None:
         unreached=unreached or None,
         collected=collected,
     )
-
-
-def _collected(step: Step, scope: str, frame: Frame) -> tuple[Json, dict[str, Json] | None]:
-    """Return a pass's contribution to its `foreach`, and the error of the pass if it failed."""
-    owner = frame.owner or ""
-    node = step.node(owner)
-    # `on_failure` of a `foreach` is a separate list, which contributes nothing.
-    if frame.error is not None or node.collect is None or step.state.containers[owner].kind != "foreach":
-        return None, frame.error
-    try:
-        names = context(node.collect, step.flow, step.state, scope, step.facts.now)
-        return node.collect.evaluate(names), None
-    except ExpressionError as error:
-        return None, {"type": error.code, "message": f"node {node.id}: collect: {error}"}
-
-
-def _give_up(step: Step, path: str, container: ContainerRun) -> None:
-    """Withdraw a failed container's questions and fail it; an `on_failure` closes, and its node continues failing."""
-    for prompt_id in asked_in_order(step.state):
-        prompt = step.state.prompts[prompt_id]
-        if below(path, prompt.path):
-            step.withdraw(prompt, f"{container.node_id} failed")
-    if container.kind == ON_FAILURE:
-        step.close(path)
-    else:
-        step.break_(path, container.error or {})
-
-
-def _go_on_failing(step: Step, path: str) -> None:
-    """Continue a failure after its `on_failure`, if any: ask people, or let it count."""
-    state = step.state
-    if (
-        path in state.containers
-        or open_prompt_at(state, path)
-        or doomed(state, path)
-        or not alive(state, path)
-    ):
-        return
-    step.around(path).child_failed(step, path)

@@ -47,7 +47,28 @@ def progress(step: Step, scope: str) -> None:
             step.emit(ev.EdgeResolved, scope=scope, ready=sorted(nodes.starts, key=nodes.rank.__getitem__))
         while ended := _ended(step, scope, nodes):
             _resolve(step, scope, nodes, ended[0])
-    _jump(step, scope, nodes)
+    frame = step.state.frames[scope]
+    if frame.error is not None:
+        return
+    # Carry out the first jump whose target, and all nodes after it, have ended.
+    for source, target in frame.jumps:
+        again = {target, *nodes.downstream(target)} if nodes.is_graph else None
+        if again is None:
+            if frame.running:
+                continue
+        elif not all(_has_ended(step, frame, node_id) for node_id in again):
+            continue
+        step.emit(
+            ev.LoopIterate,
+            path=frame.nodes[source],
+            edge_from=source,
+            edge_to=target,
+            iteration=frame.loops.get(f"{source}>{target}", 0) + 1,
+            position=nodes.by_id[target].index,
+            reset=None if again is None else sorted(again, key=nodes.rank.__getitem__),
+            carried=None if again is None else _carried(nodes, frame, again, target) or None,
+        )
+        return
 
 
 def _ended(step: Step, scope: str, nodes: NodeList) -> list[str]:
@@ -81,7 +102,11 @@ def _resolve(step: Step, scope: str, nodes: NodeList, node_id: str, decided: str
     failed = None
     if loop is not None and decision == "fail":
         failed = limits.edge_error(step.state, frame.nodes[node_id], loop, _times(frame, loop))
-    over = not (ready or dead or any(ways.values())) and _is_last(nodes, frame, node_id)
+    graph = frame.graph or Graph()
+    goes_on = (
+        ready or dead or any(ways.values()) or graph.ready or graph.again or frame.jumps or frame.running
+    )
+    over = not goes_on and list(graph.ended) == [node_id] and len(frame.nodes) == len(nodes.nodes)
     if over and failed is None:
         failed = _unreached(step, scope, nodes)
     step.emit(ev.EdgeResolved, **fields, taken=taken or None, ready=ready, **ways, error=failed)
@@ -138,13 +163,6 @@ def limit_decided(step: Step, prompt: Asked, decision: str) -> None:
     _resolve(step, scope, nodes, step.state.nodes[prompt.path].node_id, decision)
 
 
-def _is_last(nodes: NodeList, frame: Frame, node_id: str) -> bool:
-    """True if this node's edges are the last to resolve in a pass, with nothing else in progress."""
-    graph = frame.graph or Graph()
-    open_ = graph.ready or graph.again or frame.jumps or frame.running
-    return not open_ and list(graph.ended) == [node_id] and len(frame.nodes) == len(nodes.nodes)
-
-
 def _unreached(step: Step, scope: str, nodes: NodeList) -> dict[str, Json] | None:
     """Return the error of a pass that ends without reaching any final node. A pass that continued at a limit may end
     anywhere."""
@@ -172,31 +190,6 @@ def _opened(nodes: NodeList, frame: Frame, taken: dict[str, bool]) -> tuple[list
 
 
 # --- jumps -------------------------------------------------------------------------------------------------
-
-
-def _jump(step: Step, scope: str, nodes: NodeList) -> None:
-    """Carry out the first jump whose target, and all nodes after it, have ended."""
-    frame = step.state.frames[scope]
-    if frame.error is not None:
-        return
-    for source, target in frame.jumps:
-        again = {target, *nodes.downstream(target)} if nodes.is_graph else None
-        if again is None:
-            if frame.running:
-                continue
-        elif not all(_has_ended(step, frame, node_id) for node_id in again):
-            continue
-        step.emit(
-            ev.LoopIterate,
-            path=frame.nodes[source],
-            edge_from=source,
-            edge_to=target,
-            iteration=frame.loops.get(f"{source}>{target}", 0) + 1,
-            position=nodes.by_id[target].index,
-            reset=None if again is None else sorted(again, key=nodes.rank.__getitem__),
-            carried=None if again is None else _carried(nodes, frame, again, target) or None,
-        )
-        return
 
 
 def _has_ended(step: Step, frame: Frame, node_id: str) -> bool:

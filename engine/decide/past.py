@@ -418,7 +418,19 @@ def plan(old: Flow, new: Flow, state: State) -> Plan:
             made.problems.append(f"{scope or 'the flow'}: the new version has no such list of nodes")
             continue
         _plan_frame(made, scope, frame, state, (old.lists[frame.list_id], there))
-    _plan_calls(made, new, state)
+    # Called flows in progress have their inputs already, so the new text must take the same ones.
+    for path, container in sorted(state.containers.items()):
+        if container.kind != "flow" or path not in state.nodes:
+            continue
+        nodes = new.lists.get(state.frames[scope_of(path)].list_id)
+        node = None if nodes is None else nodes.by_id.get(state.nodes[path].node_id)
+        called = None if node is None or node.calls is None else new.flows.get(node.calls, new)
+        lacking = (
+            [] if called is None else [name for name in called.inputs if name not in (container.inputs or {})]
+        )
+        if lacking:
+            names = ", ".join(f"`{name}`" for name in lacking)
+            made.problems.append(f"{path}: is running, and the flow that it calls has new inputs: {names}")
     _plan_agents(made, old, new, state)
     return made
 
@@ -508,22 +520,6 @@ def _plan_frame(made: Plan, scope: str, frame: Frame, state: State, lists: tuple
 def _edges(nodes: NodeList) -> list[tuple[str, str, str, int | None, str]]:
     """Return the edges in a comparable form; conditions may differ, as long as they have not been evaluated."""
     return sorted((edge.from_, edge.to, edge.type, edge.max_iterations, edge.gate) for edge in nodes.edges)
-
-
-def _plan_calls(made: Plan, new: Flow, state: State) -> None:
-    """Check called flows in progress: their inputs are given already, so the new text must take the same ones."""
-    for path, container in sorted(state.containers.items()):
-        if container.kind != "flow" or path not in state.nodes:
-            continue
-        there = new.lists.get(state.frames[scope_of(path)].list_id)
-        node = None if there is None else there.by_id.get(state.nodes[path].node_id)
-        called = None if node is None or node.calls is None else new.flows.get(node.calls, new)
-        lacking = (
-            [] if called is None else [name for name in called.inputs if name not in (container.inputs or {})]
-        )
-        if lacking:
-            names = ", ".join(f"`{name}`" for name in lacking)
-            made.problems.append(f"{path}: is running, and the flow that it calls has new inputs: {names}")
 
 
 def _plan_agents(made: Plan, old: Flow, new: Flow, state: State) -> None:

@@ -97,7 +97,15 @@ def start(step: Step, prompt: Asked) -> None:
 def due(step: Step, timer: TimerRun) -> bool:
     """Take everything that is due of an open prompt's clocks. True if its deadline has passed."""
     prompt = step.state.prompts[timer.prompt_id or ""]
-    found = _due_now(step, prompt)
+    # Steps in their order, the reminder last.
+    found = [
+        other
+        for other in step.state.timers.values()
+        if other.prompt_id == prompt.prompt_id
+        and other.purpose in PURPOSES
+        and other.due_at <= step.facts.now
+    ]
+    found.sort(key=lambda timer: (timer.purpose == "remind", timer.due_at, _level(timer)))
     for late in found:
         if late.purpose == "deadline":
             step.emit(ev.TimerFired, path=late.path, timer_id=late.timer_id)
@@ -105,36 +113,21 @@ def due(step: Step, timer: TimerRun) -> bool:
     for late in found:
         step.emit(ev.TimerFired, path=late.path, timer_id=late.timer_id)
         if late.purpose == "remind":
-            _remind(step, prompt.prompt_id)
+            # Remind the people asked, and schedule the next reminder from now, however late this one is.
+            prompt = step.state.prompts[prompt.prompt_id]
+            if step.state.phase not in QUIET:
+                reminders = prompt.reminders + 1
+                step.emit(ev.PromptReminded, path=prompt.path, prompt_id=prompt.prompt_id, count=reminders)
+            again = working_hours.after(step.facts.now, prompt.remind_seconds or 0, _hours(prompt))
+            if prompt.deadline is None or again < prompt.deadline:
+                _set(step, prompt, "remind", again, "remind")
         elif step.state.phase not in QUIET:
             _escalate(step, prompt.prompt_id, _level(late))
     return False
 
 
-def _due_now(step: Step, prompt: Asked) -> list[TimerRun]:
-    """Return the prompt's due timers: steps in their order, the reminder last."""
-    found = [
-        timer
-        for timer in step.state.timers.values()
-        if timer.prompt_id == prompt.prompt_id
-        and timer.purpose in PURPOSES
-        and timer.due_at <= step.facts.now
-    ]
-    return sorted(found, key=lambda timer: (timer.purpose == "remind", timer.due_at, _level(timer)))
-
-
 def _level(timer: TimerRun) -> int:
     return int(timer.timer_id.rpartition("escalate")[2]) if timer.purpose == "escalate" else -1
-
-
-def _remind(step: Step, prompt_id: str) -> None:
-    """Remind the people asked, and schedule the next reminder from now, however late this one is."""
-    prompt = step.state.prompts[prompt_id]
-    if step.state.phase not in QUIET:
-        step.emit(ev.PromptReminded, path=prompt.path, prompt_id=prompt_id, count=prompt.reminders + 1)
-    again = working_hours.after(step.facts.now, prompt.remind_seconds or 0, _hours(prompt))
-    if prompt.deadline is None or again < prompt.deadline:
-        _set(step, prompt, "remind", again, "remind")
 
 
 def _escalate(step: Step, prompt_id: str, level: int) -> None:

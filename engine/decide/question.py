@@ -272,7 +272,10 @@ def _checked(
         return {**form_answer(prompt, None, None, values if values is not None else value), "value": "accept"}
     if prompt.fields and prompt.rules.action == "answer" and not prompt.fills_beside:
         return _input_fits(flow, prompt, form_answer(prompt, value, text, values))
-    if prompt.options and not _own_words(prompt, value, text):
+    typed = value is None and text is not None and prompt.accepts_text
+    # Text that is not one of the choices, where free text is accepted.
+    own_words = typed and match_option(prompt.options, text or "", by_number=True) is None
+    if prompt.options and not own_words:
         if files:
             raise InvalidAnswer("This question takes a choice, not files.")
         # A choice with the words that it asks for.
@@ -292,16 +295,6 @@ def _checked(
         return files_answer(prompt, text, files)
     if not prompt.accepts_text:
         raise InvalidAnswer("This question takes files: add them to the thread.")
-    return _text_answer(flow, prompt, text)
-
-
-def _own_words(prompt: Question, value: Json, text: str | None) -> bool:
-    """True if the text is not one of the question's choices, and free text is accepted."""
-    typed = value is None and text is not None and prompt.accepts_text
-    return typed and match_option(prompt.options, text or "", by_number=True) is None
-
-
-def _text_answer(flow: Flow, prompt: Asked, text: str | None) -> dict[str, Json]:
     if text is None:
         raise InvalidAnswer("This question takes a text: reply in the thread.")
     cleaned, _ = clean_text(text)
@@ -310,10 +303,10 @@ def _text_answer(flow: Flow, prompt: Asked, text: str | None) -> dict[str, Json]
     if not prompt.input:
         return {"value": None if prompt.options else cleaned, "text": cleaned}
     try:
-        value = parse_input(flow.inputs[prompt.input_name], cleaned.strip())
+        parsed = parse_input(flow.inputs[prompt.input_name], cleaned.strip())
     except InvalidInputs as error:
         raise InvalidAnswer(str(error)) from error
-    return {"value": value, "text": cleaned}
+    return {"value": parsed, "text": cleaned}
 
 
 def _input_fits(flow: Flow, prompt: Asked, answer: dict[str, Json]) -> dict[str, Json]:

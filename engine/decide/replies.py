@@ -86,7 +86,10 @@ def message(step: Step, command: Message) -> None:
     asked = [
         prompt
         for prompt in map(step.state.prompts.__getitem__, step.state.open_prompts)
-        if (prompt.accepts_text or _is_choice(prompt, text))
+        if (
+            prompt.accepts_text
+            or (takes_typed_choice(prompt) and match_option(prompt.options, text, by_number=True) is not None)
+        )
         and step.facts.policy(command.actor, prompt.rules.action, step.state, prompt) is None
     ]
     # An answer after the deadline gets an error, unless another question takes the message.
@@ -147,10 +150,6 @@ def _said(step: Step, command: Message | Steer, *, alone: bool = True) -> str:
 def _tell_agents(step: Step, said: Steer) -> None:
     if said.to is not None or agents_under_way(step.state):
         step.kinds["agent"].heard(step, said, aside=False)
-
-
-def _is_choice(prompt: Asked, text: str) -> bool:
-    return takes_typed_choice(prompt) and match_option(prompt.options, text, by_number=True) is not None
 
 
 def shown(step: Step, command: Shown) -> None:

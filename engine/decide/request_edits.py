@@ -48,7 +48,9 @@ def parts(arguments: Mapping[str, Json]) -> list[Part]:
         body: dict[str, Json] = {"type": "string" if is_json else _TYPES.get(type(value)), "title": key}
         if is_json:
             body["description"] = "JSON"
-            value = _text_of(value)
+            text = json.dumps(value, indent=2, ensure_ascii=False)
+            # What a form gives back is clean.
+            value = text if clean_text(text)[0] == text else json.dumps(value, indent=2)
         if body["type"] == "string":
             body["multiline"] = True
         hides = isinstance(value, str) and without_credentials(value) != value
@@ -58,12 +60,6 @@ def parts(arguments: Mapping[str, Json]) -> list[Part]:
             shown = None if is_empty(value) else read_value(body, value)
             found.append(Part(key, name, body, shown, is_json))
     return found
-
-
-def _text_of(value: Json) -> str:
-    text = json.dumps(value, indent=2, ensure_ascii=False)
-    # What a form gives back is clean.
-    return text if clean_text(text)[0] == text else json.dumps(value, indent=2)
 
 
 def check(arguments: Mapping[str, Json], values: Mapping[str, Json]) -> None:

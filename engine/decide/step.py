@@ -219,11 +219,17 @@ class Step:
     def break_(self, path: str, error: dict[str, Json]) -> None:
         """An attempt failed: `retry` says whether another one follows, later and with the same input."""
         run, retry = self.state.nodes[path], self.node(path).retry
+        details = error["details"] if isinstance(error.get("details"), dict) else {}
+        # The same request is known to fail again, or people rejected it.
+        in_vain = error.get("type") == REJECTED or details.get("retryable") is False
         # Not counted from `attempt`, which includes starts that a pause or crash interrupted.
-        if retry is None or self._given_up(path) or _in_vain(error):
+        if retry is None or self._given_up(path) or in_vain:
             self.fail(path, error)
             return
-        wait = max(retry.wait(run.failures + 1, self.chance(path)), _asked_wait(error))
+        # The other side may have asked us to wait; at most an hour.
+        asked = details.get("retryAfter")
+        asked = min(float(asked), 3600.0) if isinstance(asked, int | float) else 0.0
+        wait = max(retry.wait(run.failures + 1, self.chance(path)), asked)
         due_at = timestamps.after(self.facts.now, wait)
         if not outages.tries_again(self.flow.deadline, run, retry, error, due_at):
             self.fail(path, error)
@@ -342,19 +348,6 @@ def kind_around(kinds: Kinds, state: State, scope: str) -> Kind:
     return kinds["flow" if owner is None else state.containers[owner].kind]
 
 
-def _in_vain(error: dict[str, Json]) -> bool:
-    """True if the same request is known to fail again, or people rejected it."""
-    details = error.get("details")
-    return error.get("type") == REJECTED or (isinstance(details, dict) and details.get("retryable") is False)
-
-
-def _asked_wait(error: dict[str, Json]) -> float:
-    """Seconds that the other side asked us to wait, at most an hour."""
-    details = error.get("details")
-    asked = details.get("retryAfter") if isinstance(details, dict) else None
-    return min(float(asked), 3600.0) if isinstance(asked, int | float) else 0.0
-
-
 def storable(error: dict[str, Json]) -> dict[str, Json]:
     """Return the error as it can be journaled; details that are not JSON are dropped."""
     try:
@@ -407,7 +400,14 @@ def context(compiled: Compiled, flow: Flow, state: State, scope: str, now: str |
     found: dict[str, Any] = {}
     for root, wanted in compiled.roots.items():
         if root in _PER_NODE:
-            found[root] = _nodes(state, passes, wanted, root)
+            # A node that was not reached or has not begun is null; the loader has checked that it exists.
+            nodes: dict[str, Json] = dict.fromkeys(wanted)
+            for name in wanted:
+                for _, frame in passes:
+                    if name in frame.nodes:
+                        nodes[name] = _PER_NODE[root](state.nodes[frame.nodes[name]])
+                        break
+            found[root] = nodes
         elif root in _WHOLE:
             found[root] = _WHOLE[root](state, passes)
         else:
@@ -430,17 +430,6 @@ def _outwards(state: State, scope: str) -> Iterator[Pass]:
         if frame.owner is None or state.containers[frame.owner].kind == "flow":
             return
         scope = scope_of(frame.owner)
-
-
-def _nodes(state: State, passes: list[Pass], wanted: frozenset[str], root: str) -> dict[str, Json]:
-    # A node that was not reached or has not begun is null; the loader has checked that it exists.
-    found: dict[str, Json] = dict.fromkeys(wanted)
-    for name in wanted:
-        for _, frame in passes:
-            if name in frame.nodes:
-                found[name] = _PER_NODE[root](state.nodes[frame.nodes[name]])
-                break
-    return found
 
 
 def named_path(state: State, path: str, name: str) -> str | None:

@@ -20,18 +20,10 @@ from engine.flow import Node
 from engine.flow.node import plan_of
 from engine.forms.question import Question
 from engine.journal.queries import agent_at
-from engine.journal.state import AgentRun, Spent
+from engine.journal.state import AgentRun
 from engine.language.codec import Json, encode
 from engine.messages.money import dollars
-from engine.messages.prices import (
-    DEFAULTS,
-    SEARCH,
-    Price,
-    UnknownPrice,
-    cost,
-    price_of,
-    worst_case,
-)
+from engine.messages.prices import DEFAULTS, SEARCH, Price, UnknownPrice, cost, price_of, worst_case
 from engine.messages.turns import Usage
 
 COMPACT_AT = 150_000
@@ -60,9 +52,16 @@ def estimate(step: Step, path: str, agent: AgentRun) -> Estimate:
     price = price_for(step, agent.model)
     later = range(agent.counted if agent.context else 0, len(agent.messages))
     blocks = [*(block for number in later for block in agent.messages[number]["content"]), *unsent(agent)]
-    prompt = (agent.context + TOOLS_OVERHEAD if agent.context else _around(step, path)) + sum(
-        len(encode(block)) for block in blocks
-    )
+    if agent.context:
+        around = agent.context + TOOLS_OVERHEAD
+    elif (body := agent_at(step.state, path).body) is not None:
+        around = TOOLS_OVERHEAD * 2 + len(encode(body))
+    else:
+        # An upper bound, in bytes, of the request without the conversation.
+        plan = plan_of(step.node(path))
+        told = [(tool.name, tool.description, tool.input_schema) for tool in plan.tools]
+        around = TOOLS_OVERHEAD * 2 + len(encode(told)) + len(encode(system_text(config, plan)))
+    prompt = around + sum(len(encode(block)) for block in blocks)
     full = full_of_pictures([*spoken(agent), {"content": unsent(agent)}])
     if price is None:
         return Estimate(prompt + answer, None, full)
@@ -98,17 +97,6 @@ def caps_cost(step: Step, agent: AgentRun) -> bool:
     return step.facts.agents.day_capped or any(cap is not None for cap in caps)
 
 
-def _around(step: Step, path: str) -> int:
-    """Return an upper bound, in bytes, of the request without the conversation."""
-    body = agent_at(step.state, path).body
-    if body is not None:
-        return TOOLS_OVERHEAD * 2 + len(encode(body))
-    plan = plan_of(step.node(path))
-    told = [(tool.name, tool.description, tool.input_schema) for tool in plan.tools]
-    system = system_text(step.state.nodes[path].input, plan)
-    return TOOLS_OVERHEAD * 2 + len(encode(told)) + len(encode(system))
-
-
 # --- caps ------------------------------------------------------------------------------------------------------
 
 
@@ -135,9 +123,22 @@ def passed(step: Step, path: str, agent: AgentRun, least: Estimate) -> Cap | Non
         ("flow", state.spent, {**own, **state.caps}, own),
         ("node", agent.spent, agent.caps, {name: configured.get(_FIELDS[name]) for name in _FIELDS}),
     ):
-        found = _passed(scope, spent, caps, steps, least)
-        if found is not None:
-            return found
+        paid = Decimal(spent.cost) + Decimal(spent.unsure) + Decimal(spent.reserved)
+        cap = caps.get("maxCost")
+        if cap is not None and least.cost is not None and paid + least.cost > Decimal(str(cap)):
+            more = format(paid + max(least.cost, Decimal(str(steps.get("maxCost") or cap))), "f")
+            told = (_dollars(paid), _dollars(cap), _dollars(least.cost))
+            return Cap(scope, "maxCost", *told, {"maxCost": more})
+        cap = caps.get("maxTokensTotal")
+        tokens = spent.most_tokens
+        if cap is not None and tokens + least.tokens > cap:
+            more_tokens = max(tokens + least.tokens, tokens + int(steps.get("maxTokensTotal") or cap))
+            told = (f"{tokens:,} tokens", f"{cap:,} tokens", f"{least.tokens:,} tokens")
+            return Cap(scope, "maxTokensTotal", *told, {"maxTokensTotal": more_tokens})
+        cap = caps.get("maxTurns")
+        if cap is not None and spent.turns + 1 > cap:
+            more_turns = spent.turns + int(steps.get("maxTurns") or cap)
+            return Cap(scope, "maxTurns", str(spent.turns), f"{cap} turns", "", {"maxTurns": more_turns})
     left = step.facts.agents.day_left
     if left is not None and not agent.caps.get("day") and least.cost is not None and least.cost > left:
         return Cap("day", "maxCost", "", _dollars(left), _dollars(least.cost), {"day": True})
@@ -145,27 +146,6 @@ def passed(step: Step, path: str, agent: AgentRun, least: Estimate) -> Cap | Non
 
 
 _FIELDS = {"maxCost": "max_cost", "maxTokensTotal": "max_tokens_total", "maxTurns": "max_turns"}
-
-
-def _passed(
-    scope: str, spent: Spent, caps: dict[str, Json], steps: dict[str, Json], least: Estimate
-) -> Cap | None:
-    paid = Decimal(spent.cost) + Decimal(spent.unsure) + Decimal(spent.reserved)
-    cap = caps.get("maxCost")
-    if cap is not None and least.cost is not None and paid + least.cost > Decimal(str(cap)):
-        more = format(paid + max(least.cost, Decimal(str(steps.get("maxCost") or cap))), "f")
-        return Cap(scope, "maxCost", _dollars(paid), _dollars(cap), _dollars(least.cost), {"maxCost": more})
-    cap = caps.get("maxTokensTotal")
-    tokens = spent.most_tokens
-    if cap is not None and tokens + least.tokens > cap:
-        more_tokens = max(tokens + least.tokens, tokens + int(steps.get("maxTokensTotal") or cap))
-        told = (f"{tokens:,} tokens", f"{cap:,} tokens", f"{least.tokens:,} tokens")
-        return Cap(scope, "maxTokensTotal", *told, {"maxTokensTotal": more_tokens})
-    cap = caps.get("maxTurns")
-    if cap is not None and spent.turns + 1 > cap:
-        more_turns = spent.turns + int(steps.get("maxTurns") or cap)
-        return Cap(scope, "maxTurns", str(spent.turns), f"{cap} turns", "", {"maxTurns": more_turns})
-    return None
 
 
 def _dollars(amount: Json) -> str:

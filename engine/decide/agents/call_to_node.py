@@ -141,16 +141,9 @@ def _http(tool: ToolPlan, given: dict[str, Json], base: _Base) -> dict[str, Json
     method = given.get("method") or ("GET" if "GET" in methods else methods[0])
     if method not in methods:
         raise ToolRefused(f"the method {method} is not allowed here, only {', '.join(methods)}.")
-    _refuse_url(given["url"], tool.settings.get("hosts") or (), base.get("allow_hosts") or ())
-    config = {**base, "method": method, "url": given["url"], "ok_status": "any"}
-    config["headers"] = {**_headers(given.get("headers") or {}, base), **(base.get("headers") or {})}
-    if given.get("body") is not None:
-        config["body"] = given["body"]
-    return config
-
-
-def _refuse_url(text: str, hosts: Json, beside: Json) -> None:
-    """Raise `ToolRefused` unless this address is one that the author of the flow named."""
+    # Only an address that the author of the flow named.
+    text = given["url"]
+    hosts = tool.settings.get("hosts") or ()
     listed = ", ".join(f"`{host}`" for host in hosts) or "none"
     try:
         url = parsed(text.strip())
@@ -163,9 +156,14 @@ def _refuse_url(text: str, hosts: Json, beside: Json) -> None:
         raise ToolRefused("a URL here has no user name and no password; credentials are added for you.")
     if is_disguised(host) or not host_allowed(host, port, hosts):
         raise ToolRefused(f"the host {host[:200]} is not allowed here. Allowed hosts: {listed}.")
-    refused = why_refused(host, host, beside) if _is_address(host) else None
+    refused = why_refused(host, host, base.get("allow_hosts") or ()) if _is_address(host) else None
     if refused:
         raise ToolRefused(f"{refused}.")
+    config = {**base, "method": method, "url": given["url"], "ok_status": "any"}
+    config["headers"] = {**_headers(given.get("headers") or {}, base), **(base.get("headers") or {})}
+    if given.get("body") is not None:
+        config["body"] = given["body"]
+    return config
 
 
 def _is_address(host: str) -> bool:
@@ -218,13 +216,9 @@ def _remember(tool: ToolPlan, given: dict[str, Json], base: _Base) -> dict[str, 
     return {**base, "text": given["text"].strip()}
 
 
-def _plan(tool: ToolPlan, given: dict[str, Json], base: _Base) -> dict[str, Json]:
-    return dict(base)
-
-
 _PREPARE: Mapping[str, Callable[[ToolPlan, dict[str, Json], _Base], dict[str, Json]]] = {
     "ask_human": _ask_human,
-    "plan": _plan,
+    "plan": lambda tool, given, base: dict(base),
     "shell": _shell,
     "http": _http,
     "read_file": _file,

@@ -199,7 +199,8 @@ def _answered(step: Step, owner: str, path: str, output: Json) -> None:
     if (run.input or {}).get("purpose") == "compact":
         _compact(step, owner, path, output)
         return
-    if _known_ids(agent_at(step.state, owner)) & {block["id"] for block in uses} or _twice(uses):
+    ids = {block["id"] for block in uses}
+    if len(ids) < len(uses) or _known_ids(agent_at(step.state, owner)) & ids:
         message = "a tool call of the answer has the id of another one"
         step.break_(path, {"type": "bad_response", "message": message})
         return
@@ -237,10 +238,6 @@ def _answered(step: Step, owner: str, path: str, output: Json) -> None:
         else:
             wrong = {"type": "text", "text": outcomes.WRONG.format(problem=problem)}
             _say(step, owner, "engine", [wrong])
-
-
-def _twice(uses: list[Json]) -> bool:
-    return len({block["id"] for block in uses}) < len(uses)
 
 
 def _known_ids(agent: AgentRun) -> set[str]:

@@ -90,11 +90,7 @@ def _row(state: State, begun: Start, event: AttemptOver) -> KeptRow:
 def _approval(prompt: Asked, state: State) -> dict[str, Json]:
     """Return who approved a note, so that editing it takes the same approval."""
     told: dict[str, Json] = {"approvers": list(prompt.approvers or ()), "required": prompt.required}
-    return {
-        **told,
-        "requester": {"id": state.actor.get("id")},
-        "excludeRequester": prompt.exclude_requester,
-    }
+    return {**told, "requester": {"id": state.actor.get("id")}, "excludeRequester": prompt.exclude_requester}
 
 
 # --- who reads them ------------------------------------------------------------------------------------------------

@@ -177,7 +177,11 @@ def compacted(agent: AgentRun, summary: str) -> list[Json]:
     """Return the first message of a compacted conversation: the task, the summary, and what people said since the last
     answer."""
     messages = [message for message in spoken(agent) if message["role"] == "user"]
-    task = [block for block in messages[0]["content"] if not _is_summary(block)]
+    task = [
+        block
+        for block in messages[0]["content"]
+        if not (block["type"] == "text" and block["text"].startswith(SUMMARY))
+    ]
     latest = messages[-1]["content"] if len(messages) > 1 else []
     said = [block for block in latest if block["type"] != "tool_result"]
     text = f"{SUMMARY}\n{summary.strip()}\n</summary_of_the_conversation>\nGo on from here."
@@ -216,10 +220,6 @@ def _brief(block: Json) -> Json:
 
 def _cut(text: str) -> str:
     return text if len(text) <= _MOST_RESULT else f"{text[:_MOST_RESULT]}\n[… cut …]"
-
-
-def _is_summary(block: Json) -> bool:
-    return bool(block["type"] == "text" and block["text"].startswith(SUMMARY))
 
 
 def transcript(name: str, messages: Sequence[Json]) -> str:

@@ -259,17 +259,7 @@ def _prompt(step: Step, owner: str, error: Mapping[str, Json], scope: str | None
         *([tell] if hears else []),
         option("stop", "Stop", "danger"),
     ]
-    text = _told(step, owner, kind, error, scope) + _tries(step, owner, kind)
-    about = {"scope": scope or kind, "exclude_requester": kind in _ADMINS, "accepts_text": hears}
-    return step_prompt(step.node(owner), OUTCOME, text, *options, **about)
-
-
-_TOO_LONG = ("context_too_long", "model_context_window_exceeded")
-
-
-def _tries(step: Step, owner: str, kind: str) -> str:
-    """Describe how *Try again* differs from the previous call."""
-    given, agent = step.state.nodes[owner].input.get("retry_with") or {}, agent_at(step.state, owner)
+    given = step.state.nodes[owner].input.get("retry_with") or {}
     ways = [f"asks {given['model']}"] if given.get("model") else []
     if given.get("max_tokens"):
         ways.append(f"allows {given['max_tokens']:,} tokens for an answer")
@@ -277,7 +267,12 @@ def _tries(step: Step, owner: str, kind: str) -> str:
         ways.append("turns thinking off")
     if kind in _TOO_LONG and not tool_is_open(agent):
         ways.append("summarizes the conversation without its largest results")
-    return f"\n_Try again_ {' and '.join(ways)}." if ways else ""
+    text = _told(step, owner, kind, error, scope) + (f"\n_Try again_ {' and '.join(ways)}." if ways else "")
+    about = {"scope": scope or kind, "exclude_requester": kind in _ADMINS, "accepts_text": hears}
+    return step_prompt(step.node(owner), OUTCOME, text, *options, **about)
+
+
+_TOO_LONG = ("context_too_long", "model_context_window_exceeded")
 
 
 def _told(step: Step, owner: str, kind: str, error: Mapping[str, Json], scope: str | None) -> str:
@@ -339,7 +334,11 @@ def decided(step: Step, prompt: Asked, key: str | None) -> None:
         if prompt.scope == "output":
             problem = str((agent.stuck or {}).get("message"))
             how, by = "said", {**by, "text": None, "content": _text(WRONG.format(problem=problem))}
-        elif prompt.scope == "max_tokens" and by["text"] and _spoke_last(agent):
+        elif (
+            prompt.scope == "max_tokens"
+            and by["text"]
+            and agent.messages[len(agent.messages) - 1]["role"] == "assistant"
+        ):
             how, by = "go_on", {**by, "content": _text(_GO_ON)}
         elif prompt.scope == "pause_turn":
             how = "resend"
@@ -370,7 +369,3 @@ def _stop(step: Step, prompt: Asked, agent: AgentRun) -> None:
     by = f"stopped by {name}" if name else "nobody decided in time how to continue"
     message = f"node {prompt.node_id}: {by}: {why.get('message')}"
     _emit(step, prompt.path, "stop", error={**why, "message": message}, actor=prompt.actor)
-
-
-def _spoke_last(agent: AgentRun) -> bool:
-    return bool(agent.messages[len(agent.messages) - 1]["role"] == "assistant")

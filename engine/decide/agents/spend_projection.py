@@ -36,33 +36,31 @@ class SpendRows(Struct, frozen=True):
         rows: list[Row] = []
         for event in events:
             if isinstance(event, Start):
-                rows += self._begun(after, event)
+                run = after.nodes.get(event.path or "")
+                reserved = (event.input or {}).get("reserved") if event.node_type == TURN else None
+                is_it = run is not None and (run.status, run.attempt) == ("started", event.attempt)
+                if reserved is not None and is_it:
+                    row = PutSpend(
+                        session_id=after.session_id,
+                        path=event.path or "",
+                        attempt=event.attempt,
+                        flow_name=after.flow_name,
+                        day=event.timestamp[:10],
+                        amount=nanos(reserved),
+                        cap=None if self.cap is None or event.input.get("exempt") else nanos(self.cap),
+                    )
+                    rows.append(row)
             elif isinstance(event, CallOutcome):
                 rows += _ended(before, after, event)
             elif isinstance(event, Failure):
-                rows += _unpaid(before, after, event)
+                # A call that cost nothing frees its reservation; the next attempt reserves again.
+                run = before.nodes.get(event.path or "")
+                if run is not None and run.status == "started" and event.unpaid:
+                    rows.append(SettleSpend(after.session_id, event.path or "", run.attempt, 0))
         return rows
 
     about = (Start, CallOutcome, Failure)
     """Events that can produce rows."""
-
-    def _begun(self, after: State, event: Start) -> list[Row]:
-        run = after.nodes.get(event.path or "")
-        reserved = (event.input or {}).get("reserved") if event.node_type == TURN else None
-        if reserved is None or run is None or (run.status, run.attempt) != ("started", event.attempt):
-            return []
-        cap = None if self.cap is None or event.input.get("exempt") else nanos(self.cap)
-        return [
-            PutSpend(
-                session_id=after.session_id,
-                path=event.path or "",
-                attempt=event.attempt,
-                flow_name=after.flow_name,
-                day=event.timestamp[:10],
-                amount=nanos(reserved),
-                cap=cap,
-            )
-        ]
 
 
 def _ended(before: State, after: State, event: CallOutcome) -> list[Row]:
@@ -70,11 +68,3 @@ def _ended(before: State, after: State, event: CallOutcome) -> list[Row]:
     if event.turn is None or event.cost is None or run is None:
         return []
     return [SettleSpend(after.session_id, event.turn, run.attempt, nanos(event.cost), event.sure)]
-
-
-def _unpaid(before: State, after: State, event: Failure) -> list[Row]:
-    """Return the row that frees the reservation of a call that cost nothing; the next attempt reserves again."""
-    run = before.nodes.get(event.path or "")
-    if run is None or run.status != "started" or not event.unpaid:
-        return []
-    return [SettleSpend(after.session_id, event.path or "", run.attempt, 0)]

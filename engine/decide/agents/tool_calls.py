@@ -66,7 +66,17 @@ def begin_call(step: Step, path: str) -> tuple[Node, Json] | None:
                 _ask(step, path, tool, rule, call, config)
                 return None
         elif asked_here(step.state, call):
-            _enforce(step, path, tool, call, config)
+            # People must have approved exactly this.
+            prompt = None if call.prompt_id is None else step.state.prompts[call.prompt_id]
+            shown = {} if prompt is None else prompt.covers or {}
+            approved = _approved(step.state, call)
+            same = shown.get("path") == path and shown.get("sessionId") == step.state.session_id
+            if not (
+                approved and same and shown.get("digest") == covered_nodes.digest(tool.node.type, config)
+            ):
+                raise covered_nodes.NotApproved(
+                    f"{tool.name} did not run: it was about to do something that was not approved."
+                )
     except SaysoError as error:
         _refuse(step, path, call, str(error))
         return None
@@ -226,18 +236,6 @@ def covered_after(step: Step, prompt: Asked, values: dict[str, Json]) -> dict[st
     return _covered(step, prompt.path, tool, configured(step, prompt.path, tool, given))
 
 
-def _enforce(step: Step, path: str, tool: ToolPlan, call: Call, config: dict[str, Json]) -> None:
-    """Raise `NotApproved` unless people approved exactly this."""
-    prompt = None if call.prompt_id is None else step.state.prompts[call.prompt_id]
-    shown = {} if prompt is None else prompt.covers or {}
-    approved = _approved(step.state, call)
-    same = shown.get("path") == path and shown.get("sessionId") == step.state.session_id
-    if not (approved and same and shown.get("digest") == covered_nodes.digest(tool.node.type, config)):
-        raise covered_nodes.NotApproved(
-            f"{tool.name} did not run: it was about to do something that was not approved."
-        )
-
-
 def _approved(state: State, call: Call) -> bool:
     return call.prompt_id is not None and state.prompts[call.prompt_id].approved
 
@@ -389,10 +387,7 @@ def edited(tool: ToolPlan, given: Mapping[str, Json], values: Mapping[str, Json]
                 raise InvalidAnswer(f'This is {error}. Write JSON, such as {{"limit": 10}}.') from error
             if not isinstance(value, dict):
                 raise InvalidAnswer('Write a JSON object, such as {"limit": 10}.')
-            found = {
-                **value,
-                **{k: v for k, v in found.items() if k in _own(tool, given)},
-            }
+            found = {**value, **{k: v for k, v in found.items() if k in _own(tool, given)}}
         elif is_empty(values[name]) and not field["required"]:
             found.pop(key, None)
         else:
