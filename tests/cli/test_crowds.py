@@ -24,12 +24,11 @@ from engine.storage.sqlite import open_sqlite
 from prompt_state.question_row import projection
 from tests.cli import crowd, crowd_checks
 from tests.cli.clikit import Cli, until
-from tests.proof.sampling import SEED
 from tests.support.engine import ANA, counted, everybody, flow_of, running, shell_runners
-from tests.support.proving import PROVE
+from tests.support.proving import PROVE, PROVE_SEED
 
 pytestmark = pytest.mark.process
-SEEDS = range(SEED, SEED + 24) if PROVE else (1,)
+SEEDS = range(PROVE_SEED, PROVE_SEED + 24) if PROVE else (1,)
 ROUNDS = 6 if PROVE else 1
 
 BESIDE = """flow: beside

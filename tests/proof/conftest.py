@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.proof.sampling import SEED
-from tests.support.proving import PROVE
+from tests.support.proving import PROVE, PROVE_SEED
 
 
 @pytest.fixture(scope="session")
@@ -16,7 +15,7 @@ def long() -> bool:
 
 def pytest_report_header() -> str | None:
     """Say the seed."""
-    return f"the points are chosen by PROVE_SEED={SEED}" if PROVE else None
+    return f"the points are chosen by PROVE_SEED={PROVE_SEED}" if PROVE else None
 
 
 @pytest.fixture(autouse=True)

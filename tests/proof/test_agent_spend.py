@@ -20,12 +20,11 @@ from engine.messages.prices import DEFAULTS, cost
 from engine.messages.turns import Usage
 from engine.models.claude import ClaudeProvider
 from engine.models.provider import Provider
-from tests.proof.sampling import SEED
 from tests.proof.talks import Death, Person, begin, live, mortal, opened, said
 from tests.support.claude_mind import Direct, Mind, tokens
 from tests.support.claude_server import Reply, call, claude_server
 from tests.support.engine import SESSION, START, Backing, Clock
-from tests.support.proving import PROVE
+from tests.support.proving import PROVE, PROVE_SEED
 
 RUNS = 200 if PROVE else 10
 OVER_HTTP = 25 if PROVE else 1
@@ -132,7 +131,7 @@ async def test_a_model_that_loops_never_bills_more_than_its_cap(tmp_path: Path, 
     """Killed, held and broken off at random, an agent stops at its cap and asks; what was billed is within it."""
     used: list[float] = []
     for number in range(RUNS):
-        chance = random.Random(f"{SEED if PROVE else 0}:{number}")
+        chance = random.Random(f"{PROVE_SEED if PROVE else 0}:{number}")
         mind = looping(chance)
         wallet = await spend(Direct(mind), mind, chance, tmp_path)
         used.append(float(mind.billed / wallet.cap))
@@ -148,7 +147,7 @@ async def test_a_file_takes_one_call_past_its_cap_and_no_other(tmp_path: Path, h
     log = tmp_path / "sessions" / SESSION / "grows.log"
     log.parent.mkdir(parents=True)
     for number in range(RUNS // 2):
-        chance = random.Random(f"{SEED if PROVE else 0}:file:{number}")
+        chance = random.Random(f"{PROVE_SEED if PROVE else 0}:file:{number}")
         log.write_text("it began\n" * chance.choice([1, 300, 9000]))
 
         def grow(chance: random.Random = chance) -> None:
@@ -164,7 +163,7 @@ async def test_a_file_takes_one_call_past_its_cap_and_no_other(tmp_path: Path, h
 async def test_the_same_over_http(tmp_path: Path, hit: Counter[str]) -> None:
     """What a server counts, with Anthropic's SDK and streams that break off, stays within the cap."""
     for number in range(OVER_HTTP):
-        chance = random.Random(f"{SEED if PROVE else 0}:http:{number}")
+        chance = random.Random(f"{PROVE_SEED if PROVE else 0}:http:{number}")
         async with claude_server() as server:
             server.mind = mind = looping(chance)
             provider = ClaudeProvider(server.environ())
@@ -186,7 +185,7 @@ async def test_sessions_at_once_never_bill_more_than_the_cap_of_the_day(
 ) -> None:
     """Four looping sessions, killed at random, share a day's cap: it holds, and each of them asks people at it."""
     for number in range(DAYS):
-        chance, folder = random.Random(f"{SEED if PROVE else 0}:day:{number}"), tmp_path
+        chance, folder = random.Random(f"{PROVE_SEED if PROVE else 0}:day:{number}"), tmp_path
         mind, cap = looping(chance), Decimal(chance.choice(["0.4", "0.8"]))
         backing, states, flow = Backing("memory", folder), dict[str, State](), loop()
         for life in range(MOST_LIVES):

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.proof import talk_process
-from tests.proof.sampling import part
 from tests.proof.talks import RESUMED, Death, Run, compare, compare_effects, paid, run, same_length
-from tests.support.proving import PROVE
+from tests.support.proving import PROVE, part
 
 MOST_PAIRS = 60
 

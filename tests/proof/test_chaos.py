@@ -12,9 +12,9 @@ import pytest
 
 from bot.rendering.blocks import EVENT_TYPE
 from tests.proof.chaos import Chaos, Person, Verdict, chaos, done, effects, said_twice, verdict
-from tests.proof.sampling import SEED
 from tests.support.acting import Workspace
 from tests.support.namespaces import allowed
+from tests.support.proving import PROVE_SEED
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(1_800)]
 SMALL = ["socket", "socket", "worker", "worker", "worker"]
@@ -68,7 +68,7 @@ async def test_a_fleet_in_chaos_loses_and_doubles_nothing(tmp_path: Path) -> Non
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", [SEED, SEED + 1, SEED + 2], ids=["today", "next", "third"])
+@pytest.mark.parametrize("seed", [PROVE_SEED, PROVE_SEED + 1, PROVE_SEED + 2], ids=["today", "next", "third"])
 async def test_a_large_fleet_in_long_chaos(tmp_path: Path, seed: int) -> None:
     """The same with more of everything, by the seed of the day and two more: the server crashes and is away, connections are
     ended, a release replaces another one, every second process is behind PgBouncer, which restarts, and some clocks are an hour

@@ -15,8 +15,7 @@ from engine.nodes.types.registry import node_types
 from tests.proof import generated
 from tests.proof.flows import FLOWS, flow, of_text, types_in
 from tests.proof.lives import Life, Run, compare, drops, every, holds, pairs, run
-from tests.proof.sampling import part
-from tests.support.proving import PROVE, sampled
+from tests.support.proving import PROVE, part, sampled
 
 MOST_NODES = 12
 """Flows with up to so many nodes (called ones included) are paused at every two points."""

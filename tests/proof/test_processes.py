@@ -10,8 +10,7 @@ import pytest
 from tests.proof.flows import FLOWS
 from tests.proof.lives import Life, compare, drops, every, holds, pairs
 from tests.proof.process import Processes
-from tests.proof.sampling import part
-from tests.support.proving import PROVE
+from tests.support.proving import PROVE, part
 
 SHORT = ("foreach_asks", "lock_behind_another")
 FEW_COMMITS = 5

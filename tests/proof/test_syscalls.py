@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.proof import syscalls
-from tests.proof.sampling import part
 from tests.proof.syscalls import Point
-from tests.support.proving import PROVE
+from tests.support.proving import PROVE, part
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(7200)]
 FAULTS = {

@@ -15,9 +15,10 @@ from tests.simulation.fleet.mutants import SEEN_AT, Mutant
 from tests.simulation.fleet.run import AT_ONCE, FleetGround, ground, run, run_block, trace_of
 from tests.simulation.fleet.weather import FleetWeather
 from tests.simulation.run import crowd
+from tests.support.proving import FIRST, PROVE_ALL
 
 SEEDS = 20
-MANY = 10_000
+MANY = 10_000 if PROVE_ALL else 2_000
 MOST_SEEDS = 200
 """Within so many runs a seeded fault must be found."""
 _TRACE = "from tests.simulation.fleet.run import trace_of; print(trace_of(int(__import__('sys').argv[1])))"
@@ -56,10 +57,10 @@ def test_a_run_that_once_went_wrong_goes_well(land: FleetGround, seed: int) -> N
 
 @pytest.mark.timeout(7200)
 @pytest.mark.long
-def test_ten_thousand_runs_of_a_fleet(hit: Counter[str]) -> None:
-    """The same for 10,000 seeds."""
+def test_thousands_of_runs_of_a_fleet(hit: Counter[str]) -> None:
+    """The same for thousands of seeds, others each day."""
     with crowd() as workers:
-        rows = range(SEEDS, MANY, AT_ONCE)
+        rows = range(FIRST + SEEDS, FIRST + MANY, AT_ONCE)
         for found in workers.map(run_block, rows, [AT_ONCE] * len(rows)):
             _counted(found, hit)
 
