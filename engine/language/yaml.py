@@ -241,11 +241,11 @@ class _Builder:
         within brackets a key; on a line of its own if it is indented deeper than the key of the text."""
         text, end = self.located.text, before.end_mark.index
         found = _WORDS_CUT.match(text, end)
+        if found is None:
+            return
         opens = isinstance(before, yaml.CollectionStartEvent) and before.flow_style
         plain = isinstance(before, yaml.ScalarEvent) and not before.style and before.value != ""
         cut = plain and isinstance(_number(before.value), str) and not self._is_whole(before)
-        if found is None:
-            return
         line_start = text.rfind("\n", 0, found.start(2)) + 1
         line, column = text.count("\n", 0, found.start(2)) + 1, found.start(2) - line_start + 1
         deeper = cut and not self.flows and column > self._begins(before)
