@@ -10,7 +10,7 @@ import pytest
 
 from bot.intents.session_rows import note_row, root_row
 from bot.intents.slots import SHOW
-from bot.outbound.posts import is_uncertain
+from bot.outbound.posts import Ledger, is_uncertain
 from bot.rendering.notes import note
 from bot.wire.client import AuthLost
 from engine.decide.commands import Hold, Resume
@@ -331,14 +331,14 @@ async def test_errors_that_pass_are_tried_again_with_growing_waits(rig: Rig) -> 
     assert "*Answered* by" in copies(rig, f"prompt:{prompt_id}")[0]["text"]
 
 
-async def test_a_card_is_as_the_run_stands_whatever_answer_to_an_edit_was_lost(rig: Rig) -> None:
-    """An edit was made and nobody knows, then the run is back where it was: so is its card, and its question's message."""
+async def lost_edit(rig: Rig) -> tuple[str, str]:
+    """A run's card before and after a pause that was resumed, where Slack has made the edits between and nobody knows."""
     rig.send(backoff=(3_600.0, 3_600.0))
     session_id = await rig.start(APPROVAL)
     await rig.shown(session_id)
     key = f"card:{session_id}"
     await rig.settled(key)
-    waiting = copies(rig, key)[0]["text"]
+    waiting = str(copies(rig, key)[0]["text"])
     rig.workspace.faults.effect_then_fail("chat.update", times=10)
     await rig.engine.apply(session_id, Hold(rig.actor("ana")))
 
@@ -351,7 +351,26 @@ async def test_a_card_is_as_the_run_stands_whatever_answer_to_an_edit_was_lost(r
     await rig.engine.apply(session_id, Resume("resume", rig.actor("ana"), "resume"))
     rig.send()
     await rig.settled(key)
-    assert copies(rig, key)[0]["text"] == waiting
+    return waiting, str(copies(rig, key)[0]["text"])
+
+
+async def test_a_card_is_as_the_run_stands_whatever_answer_to_an_edit_was_lost(rig: Rig) -> None:
+    """An edit was made and nobody knows, then the run is back where it was: so is its card, and its question's message."""
+    before, after = await lost_edit(rig)
+    assert after == before
+
+
+async def test_a_record_that_an_edit_leaves_as_it_was_is_noticed(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A seeded fault: the look that was recorded before the edit counts on, and the card says *Paused* for ever."""
+
+    async def nothing(self: Ledger, row: object) -> None:
+        pass
+
+    monkeypatch.setattr(Ledger, "unknown_look", nothing)
+    before, after = await lost_edit(rig)
+    assert after != before
 
 
 async def test_without_a_connection_rows_stay_and_are_sent_later(rig: Rig) -> None:
