@@ -121,9 +121,8 @@ def unlisted(store: Store, listed: Container[str]) -> Iterator[State]:
     questions belong: somebody may have deleted a row."""
     for head in store.sessions.heads(statuses=("paused",), limit=None):
         if head.session_id not in listed and not head.quarantined:
-            with contextlib.suppress(
-                SaysoError
-            ):  # one that cannot be read is put on hold by whoever takes it up
+            # One that cannot be read is put on hold by whoever takes it up.
+            with contextlib.suppress(SaysoError):
                 state = stored_state(store, head.session_id)
                 if state.open_prompts:
                     yield state

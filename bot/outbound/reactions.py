@@ -27,8 +27,8 @@ DROP_SECONDS = 120.0
 
 
 def is_first(row: OutboxRow) -> bool:
-    """True if the message has no mark of this run, nor of an earlier try."""
-    return row.kind == "mark" and "name" not in result_of(row)
+    """True if the message has no mark of this run, nor of an earlier try, and none that may be there."""
+    return row.kind == "mark" and not {"name", "unsure"} & result_of(row).keys()
 
 
 @dataclass(eq=False, repr=False)

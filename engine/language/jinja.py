@@ -280,28 +280,7 @@ def _check_tree(tree: nodes.Node) -> None:
                         f"unknown {kind} `{node.name}`", hint or "the flow reference lists them"
                     )
             if isinstance(node, nodes.Call):
-                called = node.node
-                if isinstance(called, nodes.Getattr):
-                    close = ours(called.attr, FILTERS) or nearest(called.attr, FILTERS)
-                    advice = (
-                        f"use the filter: `... | {close}`"
-                        if close
-                        else "use a filter; the flow reference lists them"
-                    )
-                    advice = FUNCTIONS.get(called.attr.lower().replace("_", ""), advice)
-                    raise BadExpression(
-                        f"values have no methods, so `.{called.attr}()` cannot be called", advice
-                    )
-                if not isinstance(called, nodes.Name) or called.name != "range":
-                    name = called.name if isinstance(called, nodes.Name) else ""
-                    close = ours(name, FILTERS)
-                    advice = (
-                        f"use the filter: `... | {close}`" if close else "the only function is range(...)"
-                    )
-                    raise BadExpression(
-                        f"`{name}` cannot be called" if name else "this cannot be called",
-                        FUNCTIONS.get(name.lower().replace("_", ""), advice),
-                    )
+                _check_call(node)
             if getattr(node, "dyn_args", None) is not None or getattr(node, "dyn_kwargs", None) is not None:
                 raise BadExpression("`*` and `**` before an argument are not supported")
             if isinstance(node, nodes.Const) and isinstance(node.value, str):
@@ -315,6 +294,23 @@ def _check_tree(tree: nodes.Node) -> None:
                 raise BadExpression(f"unknown name `{node.name}`")
         level = [child for node in level for child in node.iter_child_nodes()]
     raise BadExpression(f"the expression nests deeper than {MAX_DEPTH}")
+
+
+def _check_call(node: nodes.Call) -> None:
+    called = node.node
+    if isinstance(called, nodes.Getattr):
+        close = ours(called.attr, FILTERS) or nearest(called.attr, FILTERS)
+        hint = f"use the filter: `... | {close}`" if close else "use a filter; the flow reference lists them"
+        hint = FUNCTIONS.get(called.attr.lower().replace("_", ""), hint)
+        raise BadExpression(f"values have no methods, so `.{called.attr}()` cannot be called", hint)
+    if not isinstance(called, nodes.Name) or called.name != "range":
+        name = called.name if isinstance(called, nodes.Name) else ""
+        close = ours(name, FILTERS)
+        hint = f"use the filter: `... | {close}`" if close else "the only function is range(...)"
+        raise BadExpression(
+            f"`{name}` cannot be called" if name else "this cannot be called",
+            FUNCTIONS.get(name.lower().replace("_", ""), hint),
+        )
 
 
 def static_path(node: nodes.Node | None) -> Names | None:

@@ -58,6 +58,12 @@ def test_what_is_legal_here_is_taken_by_the_api(messages: list[Message]) -> None
         check(_body(messages), thoughts)
 
 
+@given(any_conversations())
+def test_flaws_are_those_of_a_simple_model(messages: list[Message]) -> None:
+    """A conversation has a flaw exactly when the definition, written down once more, does not hold."""
+    assert (legal(messages) == ()) == _model(messages)
+
+
 SEARCH = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "disk"}}
 
 
@@ -67,6 +73,44 @@ def _body(messages: list[Message]) -> Any:
         "max_tokens": 1,
         "messages": [message.to_json() for message in messages],
     }
+
+
+def _model(messages: list[Message]) -> bool:
+    """The definition, without saying what is wrong."""
+    roles = [message.role for message in messages]
+    if roles != ["user", "assistant"] * (len(roles) // 2) + ["user"]:
+        return False
+    everything = [block for message in messages for block in message.content]
+    ids = [block["id"] for block in everything if block["type"] == "tool_use"]
+    if len(ids) != len(set(ids)) or not all(_good(block) for block in everything):
+        return False
+    for before, message in zip([None, *messages], messages, strict=False):
+        kinds = [block["type"] for block in message.content]
+        wrong = (
+            {"tool_use", "thinking"} if message.role == "user" else {"tool_result", "image", "document"}
+        ) & set(kinds)
+        if not kinds or wrong or kinds[-1] == "thinking":
+            return False
+        asked = sorted(
+            block["id"] for block in (before.content if before else ()) if block["type"] == "tool_use"
+        )
+        given = sorted(block["tool_use_id"] for block in message.content if block["type"] == "tool_result")
+        if asked != given or "tool_result" in kinds[len(given) :]:
+            return False
+    return True
+
+
+def _good(block: dict[str, Any]) -> bool:
+    match block:
+        case {"type": "text", "text": text}:
+            return bool(text.strip())
+        case {"type": "thinking", "signature": signature}:
+            return bool(signature)
+        case {"type": "image", "source": {"media_type": kind}}:
+            return kind != "image/bmp"
+        case {"type": "tool_use", "id": call, "input": given}:
+            return " " not in call and isinstance(given, dict)
+    return True
 
 
 @pytest.mark.parametrize(

@@ -66,17 +66,7 @@ def begin_call(step: Step, path: str) -> tuple[Node, Json] | None:
                 _ask(step, path, tool, rule, call, config)
                 return None
         elif asked_here(step.state, call):
-            # People must have approved exactly this.
-            prompt = None if call.prompt_id is None else step.state.prompts[call.prompt_id]
-            shown = {} if prompt is None else prompt.covers or {}
-            approved = _approved(step.state, call)
-            same = shown.get("path") == path and shown.get("sessionId") == step.state.session_id
-            if not (
-                approved and same and shown.get("digest") == covered_nodes.digest(tool.node.type, config)
-            ):
-                raise covered_nodes.NotApproved(
-                    f"{tool.name} did not run: it was about to do something that was not approved."
-                )
+            _enforce(step, path, tool, call, config)
     except SaysoError as error:
         _refuse(step, path, call, str(error))
         return None
@@ -234,6 +224,18 @@ def covered_after(step: Step, prompt: Asked, values: dict[str, Json]) -> dict[st
     call, tool = _called(step, prompt.path)
     given = edited(tool, call.input, values)
     return _covered(step, prompt.path, tool, configured(step, prompt.path, tool, given))
+
+
+def _enforce(step: Step, path: str, tool: ToolPlan, call: Call, config: dict[str, Json]) -> None:
+    """Raise `NotApproved` unless people approved exactly this."""
+    prompt = None if call.prompt_id is None else step.state.prompts[call.prompt_id]
+    shown = {} if prompt is None else prompt.covers or {}
+    approved = _approved(step.state, call)
+    same = shown.get("path") == path and shown.get("sessionId") == step.state.session_id
+    if not (approved and same and shown.get("digest") == covered_nodes.digest(tool.node.type, config)):
+        raise covered_nodes.NotApproved(
+            f"{tool.name} did not run: it was about to do something that was not approved."
+        )
 
 
 def _approved(state: State, call: Call) -> bool:
