@@ -105,10 +105,7 @@ class PostgresStore(Store):
             others = [one.role for one in self.members() if one.role and one.owner != self.lanes.owner]
             if ALONE in others or (role == ALONE and others):
                 return False
-            self._owners.role, self._owners.command = role, command
-            self._db.run(
-                "UPDATE workers SET roles = ?, command = ? WHERE id = ?", (role, command, self.lanes.owner)
-            )
+            self._owners.take_role(role, command)
         return True
 
     def leave(self) -> None:

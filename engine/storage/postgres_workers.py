@@ -107,6 +107,15 @@ class Workers:
             self.peers = found
             self._wake()
 
+    def take_role(self, role: str, command: str) -> None:
+        """Store the role of this process in the write transaction that is open. It waits for a sign of life that is under
+        way, which would store the previous role again."""
+        with self._gate:
+            self.role, self.command = role, command
+            self._db.run(
+                "UPDATE workers SET roles = ?, command = ? WHERE id = ?", (role, command, self._owner)
+            )
+
     def _given(self, values: tuple[object, ...]) -> tuple[Any, ...]:
         """The answer to a sign, on a new connection where this one was lost meanwhile."""
         if self._raw is None or self._raw.closed:

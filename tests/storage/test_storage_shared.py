@@ -100,6 +100,25 @@ def test_who_serves_is_known(two: Two) -> None:
     assert heard.wait(5)
 
 
+def test_a_sign_of_life_under_way_takes_no_role_back(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was made before the role was taken, and reaches the server afterwards."""
+    one, other = two
+    monkeypatch.setattr(postgres_workers, "BEAT_SECONDS", 3600.0)
+    serving = threading.Thread(target=one.serve_beside, args=("worker",))
+    given = one._owners._given
+
+    def late(values: tuple[object, ...]) -> tuple[object, ...]:
+        if serving.ident is None:
+            serving.start()
+            serving.join(0.2)
+        return given(values)
+
+    monkeypatch.setattr(one._owners, "_given", late)
+    one._owners.beat()
+    serving.join()
+    assert {member.owner: member.role for member in other.members()}[one.lanes.owner] == "worker"
+
+
 def test_a_program_that_serves_alone_keeps_others_out(two: Two) -> None:
     """And the other way round: who shows the sessions of a database to people is told which others do."""
     one, other = two
