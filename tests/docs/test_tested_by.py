@@ -13,13 +13,14 @@ PROMISES = re.findall(r"(?m)^## (\d+)\. ", (DOCS / "promises.md").read_text())
 CASES = re.findall(r"(?m)^\| ([^|]+) \| [^|]+ \|$", (DOCS / "semantics.md").read_text())
 
 DECIDED = """
-    Killed while a step ran / A step runs out of time / Delivered twice / Two at once / Several people decide /
-    Said while something runs / Said before the question is posted / Answer to a post was lost / Several questions open /
-    Edited reply / Deleted reply / Question deleted / Old button / Late answer / Deadline and answer at once /
-    Ended while it waits / Ended while a step runs / Archived, bot removed / Channel gets another id / Another thread /
-    Token revoked / Slack is down while something is asked / The flow's file changes / Another release /
-    The clock jumps back or forward / A pause of weeks / Missed while away / The requester leaves the company /
-    A pause inside a loop / A process that lost its claim / No room on the disk
+    sayso is killed while a step runs / A step runs out of time / Delivered twice / Two at once / Several
+    people decide / Message while a step runs / Message before the question is posted / Answer to a post was
+    lost / Several questions open / Edited reply / Deleted reply / Question deleted / Old button / Late answer
+    / Deadline and answer at once / A run is ended while it waits / A run is ended while a step runs /
+    Archived, bot removed / Channel gets another id / Another thread / Token revoked / Slack is down while
+    something is asked / The flow's file changes / Another release reads the store / The clock jumps back or
+    forward / A question waits for weeks / Messages missed while sayso was away / The requester leaves the
+    company / A pause inside a loop / A process that lost its claim / The disk is full
 """
 
 
