@@ -21,14 +21,14 @@ from pathlib import Path
 
 from bot.compose.listening import remember_port, wanted_ports
 from bot.config.library import EXAMPLES, Library
-from bot.config.settings import Address, Settings, SettingsError, account
+from bot.config.settings import Address, Settings, SettingsError
 from bot.gate.scripted import play
 from bot.pages import LOOPBACK
 from bot.serve.identity import Identity
 from bot.serve.main import Bot
 from bot.terminal.console import leave_at_once, opened
 from bot.wire.manifest import AGENT
-from bot.workspace import Suggestion, Workspace, WorkspaceError
+from bot.workspace import Suggestion, User, Workspace, WorkspaceError
 from bot.workspace.methods.call import DEFAULT_SCOPES
 from engine.flow import Flow
 from engine.flow.load import is_flow_file
@@ -73,11 +73,14 @@ class Ready:
 async def _control_room(
     settings: Settings, workspace: Workspace, places: Sequence[Path]
 ) -> AsyncIterator[str]:
-    """The control room over the workspace's database meanwhile; its address, with the token."""
+    """The control room over the workspace's database meanwhile; its address, with the token. The token logs in the person of
+    the workspace that its page opens as: nobody else could start or answer something there."""
     from bot.web.access import Access  # what reads flows for it is loaded while the bot starts
     from bot.web.server import Room, running
 
-    access = Access(Actor.local(settings.local_user, account()), asyncio.get_running_loop().time)
+    ana = _first_person(workspace)
+    access = Access(Actor(id=ana.id, name=ana.real_name), asyncio.get_running_loop().time)
+    settings = replace(settings, admins=settings.admins | {ana.id})
     with opened(settings) as store:
         chat = f"{workspace.url}/"
 
@@ -88,6 +91,11 @@ async def _control_room(
         room.library = Library(*places)
         async with running(room, "127.0.0.1", None) as url:
             yield access.address(url)
+
+
+def _first_person(workspace: Workspace) -> User:
+    """Ana: the page opens as her."""
+    return next(user for user in workspace.core.state.users.values() if user.name == "ana")
 
 
 def dev_database(settings: Settings) -> Path:
@@ -143,8 +151,8 @@ async def run_dev(
             beside.append(asyncio.create_task(watch(served.library, saved)))
             on_ready(Ready(workspace.url, workspace.api_url, served, identity, room))
             if gate:
-                ana = next(user.id for user in workspace.core.state.users.values() if user.name == "ana")
-                beside.append(asyncio.create_task(play(served.requests, ana, home / "agent.step")))
+                ana = _first_person(workspace)
+                beside.append(asyncio.create_task(play(served.requests, ana.id, home / "agent.step")))
 
         async with _control_room(local, workspace, places) as room:
             web = replace(local.web, url=room.partition("#")[0])  # not that of the real installation

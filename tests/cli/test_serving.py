@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
-from urllib.request import Request, urlopen
+from urllib.request import HTTPCookieProcessor, Request, build_opener, urlopen
 
 import pytest
 
@@ -196,12 +196,18 @@ def page(url: str, path: str, **body: Any) -> Any:
         return json.load(answer)
 
 
-async def dev_url(process: Forked) -> str:
-    """The address that `sayso dev` prints, once it is ready."""
+async def dev_url_line(process: Forked) -> str:
+    """The address of the page that `sayso dev` prints first."""
     found = re.search(r"http://127\.0\.0\.1:\d+", await line(process, "http://127.0.0.1:"))
     assert found is not None
-    await line(process, "Three things to try")
     return found[0]
+
+
+async def dev_url(process: Forked) -> str:
+    """The address that `sayso dev` prints, once it is ready."""
+    url = await dev_url_line(process)
+    await line(process, "Three things to try")
+    return url
 
 
 def shown_in(url: str, text: str) -> bool:
@@ -235,6 +241,31 @@ async def test_dev_serves_flows_without_slack_and_goes_on_after_a_stop(cli: Cli)
         )
         assert await ended(process, signal.SIGTERM) == 0
     assert sorted(path.name for path in (cli.cwd / ".sayso").iterdir()) == ["dev"]
+
+
+def in_the_room(address: str, path: str, **body: Any) -> Any:
+    """What the control room answers a program that logs in with the token of its address."""
+    room, _, token = address.partition("/#token=")
+    visitor = build_opener(HTTPCookieProcessor())
+    headers = {"content-type": "application/json", "X-Sayso": "1", "Accept": "application/json"}
+    for where, data in (("/api/login", {"token": token}), (path, body)):
+        request = Request(f"{room}{where}", data=json.dumps(data).encode(), headers=headers)
+        with visitor.open(request, timeout=20) as answer:
+            told = json.load(answer)
+    return told
+
+
+async def test_a_flow_is_started_in_the_control_room_of_dev(cli: Cli) -> None:
+    """Whoever opens the printed address is Ana there, so what Ana may start starts in a thread."""
+    cli.write("flows/asks.yml", ASKS)
+    with cli.started("dev", "--port", "0", "--no-open") as process:
+        url = await dev_url_line(process)
+        room = await line(process, "/#token=")
+        await line(process, "Three things to try")
+        begun = {"flow": "asks", "channel": "#ops", "values": {}}
+        answer = await asyncio.to_thread(in_the_room, room.strip(), "/api/start", **begun)
+        assert answer["outcome"] == "started"
+        await asyncio.to_thread(until, lambda: shown_in(url, "Why?"), "the question")
 
 
 async def test_a_second_signal_ends_dev_quietly(cli: Cli) -> None:
