@@ -21,6 +21,7 @@ from bot.inbound.decisions import WEB
 from bot.start.asked import LOOK_SECONDS, asked_item, started
 from bot.terminal.follower import terminal_label
 from engine.decide.commands import Action
+from engine.decide.past import next_try
 from engine.decide.policy import ROTA, Gate, Target, authorize
 from engine.decide.question import refuse_long
 from engine.flow import Flow, coerce_inputs
@@ -66,7 +67,8 @@ class Acts:
         self._command = command
 
     async def ask(self, actor: Actor, session_id: str, do: str, given: Mapping[str, Json]) -> dict[str, Json]:
-        """Put a request into the inbox, and wait a moment for what becomes of it. Raises `RequestRefused`, `SaysoError`."""
+        """Put a request into the inbox, and wait a moment for its outcome; `session` in the answer is the session that tries
+        this one again. Raises `RequestRefused`, `SaysoError`."""
         if do not in FIELDS:
             raise RequestRefused("bad_request", f"There is no request {do!r} on this page.")
         if unknown := given.keys() - {"session", "do", *FIELDS[do]}:
@@ -85,7 +87,10 @@ class Acts:
         await self._writer.ingest([item], utc_now())
         there = partial(self._served, head)
         receipt = await receipt_of(self._writer, item.key, seconds=REPLY_SECONDS, served=there)
-        return {"outcome": receipt.outcome, "there": receipt.there}
+        done: dict[str, Json] = {"outcome": receipt.outcome, "there": receipt.there}
+        if do == "retry" and receipt.outcome == "applied":
+            done["session"] = next_try(head.session_id)
+        return done
 
     def no_start(self, actor: Actor, flow: Flow) -> str | None:
         """The reason why somebody may not start a flow, as far as it is known here: the bot knows channels, groups and rotas.

@@ -129,7 +129,8 @@ class Index:
         self._read_to = heads[-1].session_id if heads else self._read_to
 
     def refresh(self) -> list[str]:
-        """Read what changed since the last time: the ids of it."""
+        """Read what changed since the last time, and return the ids of the sessions whose pages look different: also of those
+        of which another one is a fork or a retry."""
         since = timestamps.to_text(timestamps.from_text(self._newest) - _OVERLAP) if self._newest else ""
         changed = []
         for head in self._store.sessions.stirred(since):
@@ -137,6 +138,8 @@ class Index:
             if before is None or before.head != head:
                 self._note(head)
                 changed.append(head.session_id)
+                if before is None and head.parent_session_id:
+                    changed.append(head.parent_session_id)
         return changed
 
     def _note(self, head: Head) -> None:

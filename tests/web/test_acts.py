@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import re
 import shlex
@@ -176,16 +177,38 @@ async def test_a_session_is_paused_and_goes_on_and_is_ended(home: Path) -> None:
         assert refused["error"] == "session_ended"
 
 
+FAILING = """
+flow: gated
+allowed_to_start: ['local:ana', U0ANA]
+nodes:
+  - {id: ask, type: fail, with: {message: no}}
+"""
+
+
 async def test_a_failed_session_is_tried_again_from_the_page(home: Path) -> None:
-    """The page offers it where it can be, and the bot begins the next try; then it leads there, and offers it no more."""
-    failing = "flow: gated\nallowed_to_start: ['local:ana', U0ANA]\nnodes:\n  - {id: ask, type: fail, with: {message: no}}\n"
-    async with served(home, Actor.local("ana"), flow=failing) as (visitor, session_id):
+    """The page offers it where it can be, the bot begins the next try, and its answer leads there; it is not offered again."""
+    async with served(home, Actor.local("ana"), flow=FAILING) as (visitor, session_id):
         assert (await visitor.get(f"sessions/{session_id}"))["again"] is True
         told = await visitor.post("act", {"session": session_id, "do": "retry"})
-        assert told == (200, {"outcome": "applied", "there": True})
+        assert told == (200, {"outcome": "applied", "there": True, "session": next_try(session_id)})
         assert (await visitor.get(f"sessions/{next_try(session_id)}"))["parent"] == session_id
         after = await visitor.get(f"sessions/{session_id}")
         assert (after["again"], after["triedAgain"]) == (False, next_try(session_id))
+
+
+async def test_the_page_of_a_failed_run_hears_that_it_is_tried_again(home: Path) -> None:
+    """The news of a new run name the one that it tries again, whose page shows a button until then."""
+    async with served(home, Actor.local("ana"), flow=FAILING) as (visitor, session_id):
+        while (await visitor.get(f"sessions/{session_id}"))["status"] != "failed":
+            pass
+        visitor.room._index.refresh()
+        news: asyncio.Queue[Json] = asyncio.Queue()
+        visitor.room._watchers.add(news)
+        await visitor.post("act", {"session": session_id, "do": "retry"})
+        told: list[str] = []
+        while next_try(session_id) not in told:
+            told += (await news.get())["sessions"]
+        assert session_id in told
 
 
 async def test_what_the_page_does_not_offer_is_no_request(home: Path) -> None:
