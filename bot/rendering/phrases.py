@@ -120,6 +120,17 @@ def status_text(
 def _status_line(state: State, flow: Flow, now: str, behind: Behind | None) -> str:
     age = safe(elapsed(timestamps.seconds_between(state.created_at, now)))
     head = f"{mark_of(state).emoji} *{escape(state.flow_name)}* is {_standing(state)}, started {age} ago"
+    lines = _waits(state, flow, behind, thread="here")
+    more = len(lines) - _LINES
+    lines = lines[:_LINES] + ([f"and {more} more"] if more > 0 else [])
+    told = "\n   ".join([head, *lines])
+    return told if told.endswith((".", "?", "!", "…")) else f"{told}."
+
+
+def _waits(
+    state: State, flow: Flow, behind: Behind | None = None, *, thread: str = "in its thread"
+) -> list[str]:
+    """Everything that a session waits for, a line each: its lock, people, times. `thread` is what its thread is called."""
     lock = lock_wait(state, behind)
     lines = [f"waits for {mrkdwn(lock)}"] if lock else []
     lines += [
@@ -130,12 +141,9 @@ def _status_line(state: State, flow: Flow, now: str, behind: Behind | None) -> s
         if timer.prompt_id is None and timer.path is not None:
             what = {"retry": "tries again", "followUp": "listens until"}.get(timer.purpose, "waits until")
             if waited_out(state.nodes.get(timer.path)):
-                what = "waits for the provider (write here to retry now), next try"
+                what = f"waits for the provider (write {thread} to retry now), next try"
             lines.append(f"{what} {date(timer.due_at)}: {safe(place_of(state, flow, timer.path))}")
-    more = len(lines) - _LINES
-    lines = lines[:_LINES] + ([f"and {more} more"] if more > 0 else [])
-    told = "\n   ".join([head, *lines])
-    return told if told.endswith((".", "?", "!", "…")) else f"{told}."
+    return lines
 
 
 def _standing(state: State) -> str:
@@ -217,17 +225,16 @@ def closed_text(prompt: PromptState) -> str:
 
 
 def running_text(sessions: Sequence[tuple[State, Flow]], links: Mapping[str, str] = NO_LINKS) -> str:
-    """Return the runs of a channel, each with the people it waits for. `links` lead to their threads, by session."""
+    """Return the runs of a channel, each with the first thing that it waits for. `links` lead to their threads, by session."""
     if not sessions:
         return "Nothing is running in this channel."
     lines = []
     for state, flow in sessions:
         link, name = links.get(state.session_id), escape(state.flow_name)
         told = f"{mark_of(state).emoji} {f'<{link}|{name}>' if link else f'*{name}*'} is {_standing(state)}"
-        asked = open_prompts(state)
-        if asked:
-            more = f", and {len(asked) - 1} more" if len(asked) > 1 else ""
-            told += f"\n   waits for {waiting_on(asked[0], state.actor)}: {_question(state, asked[0], flow)}{more}"
+        if waits := _waits(state, flow):
+            more = f", and {len(waits) - 1} more" if len(waits) > 1 else ""
+            told += f"\n   {waits[0]}{more}"
         lines.append(told)
     return "\n".join(lines)
 

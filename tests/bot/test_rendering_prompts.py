@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
+from immutables import Map
 from msgspec.structs import replace
 
 from bot.rendering import home, phrases, waiting
@@ -16,7 +17,7 @@ from bot.rendering.prompts import question_message
 from bot.rendering.text import for_reader
 from bot.workspace.blocks import check_message
 from engine.forms.question_kinds import KINDS
-from engine.journal.state import Asked
+from engine.journal.state import Asked, TimerRun
 from engine.language.codec import Json
 from prompt_state.question_row import PromptKind, PromptState, prompt_row
 from tests.bot.rendering_cases import (
@@ -242,6 +243,17 @@ def test_a_question_that_begins_with_code_does_not_open_code_in_what_follows() -
     told = phrases.status_text([(session(asked), Flow()), (session(asked), Flow())], T1)
     assert "rm -rf /srv" in told
     assert "`" not in told
+
+
+def test_the_runs_of_a_channel_say_until_when_a_timer_runs() -> None:
+    """A run that waits for a time waits for something too: it says for what, and until when."""
+    waits = replace(
+        session(),
+        phase="waiting",
+        timers=Map({"t": TimerRun("t", "rest", "2026-11-27T04:00:00.000Z", "wait", None)}),
+    )
+    [head, timer] = phrases.running_text([(waits, Flow())]).splitlines()
+    assert (head[-10:], timer[-27:]) == ("is waiting", "2026-11-27 04:00 UTC>: rest")
 
 
 def test_the_age_of_a_run_is_told_as_every_other_duration() -> None:
