@@ -185,7 +185,7 @@ class Wish:
     in_channel: bool | None = None
     """Membership of that person, as the payload itself shows it."""
     message_ts: str | None = None
-    """The message from which it is started, where that is not one of the bot's."""
+    """The message that begins it, on which a reaction shows how it stands: somebody's words, or what was posted for it."""
 
 
 @dataclass(eq=False, repr=False)
@@ -373,7 +373,7 @@ class ThreadStarts:
         data = decode(row.payload)
         if "refused" not in data:
             ts = data["posted"]["ts"]
-            wish = Wish(data["flow"], data["inputs"], data)
+            wish = Wish(data["flow"], data["inputs"], data, message_ts=ts)
             return await self.starter.start(row, wish, ts, in_thread(row, data, ts))
         place = f"<#{data['channel']}>"
         text = not_begun_text(f"*{escape(data['flow'])}*", place, escape(data["refused"]))
@@ -411,7 +411,7 @@ class ThreadStarts:
         if "refused" in data:
             return await self._not_rooted(row, data)
         ts = data["posted"]["ts"]
-        wish = Wish(data["flow"], data["inputs"], data, actor=_wisher(data))
+        wish = Wish(data["flow"], data["inputs"], data, actor=_wisher(data), message_ts=ts)
         return await self.starter.start(row, wish, ts, _on_message(row, data, ts))
 
     async def _not_rooted(self, row: InboxRow, data: Mapping[str, Json]) -> bool:

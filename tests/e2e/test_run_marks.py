@@ -69,14 +69,15 @@ async def test_a_run_that_is_over_at_once_gets_one_mark(workspace: TownWorkspace
 
 
 @in_town({"gate": GATE})
-async def test_a_slash_command_marks_no_message_of_the_bot(workspace: TownWorkspace, place: Town) -> None:
-    """Nobody's words are there: the thread begins with a message of the bot, which says how it stands by itself."""
+async def test_a_run_of_a_slash_command_is_marked_where_its_thread_begins(workspace: TownWorkspace) -> None:
+    """Nobody's words are there, so the message that the bot posts for it shows how it stands, for whoever reads the channel."""
     await workspace.slash("ana", "ops", "/sayso", "run gate")
     await workspace.wait_for(lambda: len(workspace.messages("ops")) == 1)
-    root = workspace.messages("ops")[0]
-    await ThreadView(workspace, "ops", root["ts"]).says("Go?")
-    await place.settle()
-    assert not [call for call in place.calls if call.method.startswith("reactions.")]
+    ts = workspace.messages("ops")[0]["ts"]
+    question = await (thread := ThreadView(workspace, "ops", ts)).says("Go?")
+    await marked(workspace, ts, "large_yellow_circle")
+    await thread.reject("ben", question)
+    await marked(workspace, ts, "no_entry_sign")
 
 
 @in_town({"gate": GATE}, reactions=False)
