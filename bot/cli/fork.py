@@ -20,6 +20,7 @@ from engine.decide.past import Plan, lines, plan
 from engine.flow.load import flow_from_body
 from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
+from engine.journal.queries import next_try
 from engine.language.codec import Json, decode, read
 from engine.language.errors import NotJson, UnknownFlow
 from engine.run.engine import Engine
@@ -34,7 +35,7 @@ def retry_session(place: Place, text: str, as_name: str | None, **options: Any) 
     actor = actor_for(settings, as_name)
     with opened(settings, f"no session {text!r}") as store:
         head = find_session(store, text)
-        again = past.next_try(head.session_id)
+        again = next_try(head.session_id)
         failed = past.failed_at([decode_event(row) for row in store.sessions.journal(head.session_id)])
         said = f"{again}: {head.session_id} is retried from {clean(failed.path)}; completed steps do not run again."
         if head.thread_key:

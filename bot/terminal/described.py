@@ -21,7 +21,7 @@ from engine.forms import value_text
 from engine.journal import events as ev
 from engine.journal.events import Event
 from engine.journal.phases import REJECTED
-from engine.journal.queries import TURN, is_rejected, is_rejection
+from engine.journal.queries import TURN, is_rejected, is_rejection, is_retry
 from engine.journal.state import ASKS, LEFT, State
 from engine.language import timestamps
 from engine.language.counting import elapsed
@@ -111,8 +111,9 @@ def _work(state: State, event: Event, path: str) -> Iterator[Described]:
         case ev.NodeSkipped():
             yield Described("skipped", path, f"skipped: {event.reason}")
         case ev.NodeInterrupted():
-            # A model call that left at a checkpoint is made again at once.
-            if event.reason != LEFT or not path.rpartition("/")[2].startswith(f"{TURN}["):
+            # A model call that left at a checkpoint is made again at once, and so is the step that a retry begins with.
+            again = is_retry(state.session_id, state.parent_session_id)
+            if event.reason != LEFT or not (again or path.rpartition("/")[2].startswith(f"{TURN}[")):
                 yield Described("interrupted", path, INTERRUPTED[event.reason])
         case ev.NodeRetried():
             yield Described("retrying", path, f"{error_text(event.error)}; retries at {moment(event.due_at)}")

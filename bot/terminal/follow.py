@@ -36,13 +36,15 @@ from bot.terminal.narration import as_played, asked_line, error_of, error_text, 
 from bot.terminal.screen import TerminalScreen
 from engine.decide import limits
 from engine.decide.policy import Gate
+from engine.journal.events import decode_event
 from engine.journal.phases import REJECTED
-from engine.journal.queries import ended_at, is_rejection, verdict
+from engine.journal.queries import ended_at, is_rejection, next_try, verdict
 from engine.journal.state import State
 from engine.language import timestamps
 from engine.language.actors import Actor
 from engine.language.codec import Json
 from engine.language.counting import elapsed
+from engine.language.errors import SessionError
 from engine.run.engine import Engine
 from engine.storage.store import Store
 
@@ -145,10 +147,11 @@ async def _follow(place: Place, session_id: str, actor: Actor, mode: Mode, begin
             screen.close()
             await engine.close()
         found = result_json(state, store)
+        retries = not mode.json and state.status == "failed" and _can_be_retried(store, state.session_id)
     if mode.json:
         print_json(found)
     else:
-        _tell_end(place, follower, state, found["waitsFor"])
+        _tell_end(place, follower, state, found["waitsFor"], retries=retries)
     if follower.too_late is not None:
         raise follower.too_late
     return exit_of(state)
@@ -221,7 +224,20 @@ def result_json(state: State, store: Store) -> dict[str, Json]:
     }
 
 
-def _tell_end(place: Place, follower: Follower, state: State, waits: Sequence[dict[str, Json]]) -> None:
+def _can_be_retried(store: Store, session_id: str) -> bool:
+    """True if `sessions retry` would try a session again."""
+    from engine.decide.past import failed_at  # not for each answer
+
+    try:
+        failed_at([decode_event(row) for row in store.sessions.journal(session_id)])
+    except SessionError:
+        return False
+    return store.sessions.head(next_try(session_id)) is None
+
+
+def _tell_end(
+    place: Place, follower: Follower, state: State, waits: Sequence[dict[str, Json]], *, retries: bool
+) -> None:
     screen, paint = follower.screen, follower.screen.paint
     took = elapsed(timestamps.seconds_between(state.created_at, state.updated_at))
     match state.status:
@@ -236,6 +252,9 @@ def _tell_end(place: Place, follower: Follower, state: State, waits: Sequence[di
             screen.line(_signed(paint, REJECTED, one_line(verdict(as_played(state, state.error)), 200)))
         case "failed":
             screen.line(_signed(paint, "failed", f"failed: {error_text(error_of(state))}"))
+            if retries:
+                again = place.command("sessions", "retry", state.session_id)
+                screen.line(f"Try again from the failed step: {paint('bold', again)}")
         case "aborted":
             screen.line(_signed(paint, "aborted", "cancelled"))
         case _:

@@ -27,9 +27,9 @@ from bot.terminal.narration import (
 from engine.decide import limits
 from engine.flow import Flow
 from engine.journal.events import Event
-from engine.journal.history import Entry, Turn, tree, worked
+from engine.journal.history import Entry, Turn, status_of, tree, unwrapped, worked
 from engine.journal.phases import REJECTED
-from engine.journal.queries import ended_at, is_rejected, is_rejection, verdict
+from engine.journal.queries import ended_at, is_rejection, is_retry, verdict
 from engine.journal.records import Head
 from engine.journal.state import State
 from engine.language.actors import is_claimed
@@ -75,7 +75,8 @@ def show_lines(
     if state.flow_revision:
         yield _fact("flows at", clean(state.flow_revision))
     if state.parent_session_id:
-        yield _fact("fork of", state.parent_session_id)
+        what = "retry of" if is_retry(state.session_id, state.parent_session_id) else "fork of"
+        yield _fact(what, state.parent_session_id)
     if state.thread:
         yield _fact("thread", clean(str(state.thread.get("key"))))
     for name, value in (state.inputs or state.given).items():
@@ -128,7 +129,7 @@ def _status(state: State, head: Head) -> str:
 
 def _entry(entry: Entry, state: State, view: View, depth: int) -> Iterator[str]:
     """A node or pass and what is in it, each on its line."""
-    color, sign = MARKS[REJECTED if is_rejected(entry) else entry.status]
+    color, sign = MARKS[status_of(entry)]
     if entry.prompts:
         color, sign = MARKS["waiting"]
     label = f"{clean(entry.name):<16} {entry.type:<9}" if entry.kind == "node" else _pass_name(entry)
@@ -217,7 +218,7 @@ def _outcome(entry: Entry, state: State, view: View) -> str:
 
 
 def _value(value: Json) -> str:
-    return one_line(value if isinstance(value, str) else encode(value).decode(), 120)
+    return one_line(unwrapped(value) if isinstance(value, str) else encode(value).decode(), 120)
 
 
 def _waits(state: State, flow: Flow | None, paint: Paint, command: Callable[..., str]) -> Iterator[str]:
@@ -247,7 +248,8 @@ def conversation_lines(turns: Sequence[Turn], paint: Paint) -> Iterator[str]:
             yield paint("bold", f"Conversation of {clean(agent)}")
         yield ""
         if turn.who == "tool":
-            mark = MARKS["started" if not turn.done else "failed" if turn.failed else "completed"]
+            ended = "failed" if turn.failed else "completed"
+            mark = MARKS["waiting" if turn.waits else ended if turn.done else "started"]
             decided = f"  ({one_line(turn.decided, 200)})" if turn.decided else ""
             yield f"  {paint(*mark)} {clean(turn.name)}: {brief_input(turn.name, turn.input)}{decided}"
         else:

@@ -139,11 +139,6 @@ def _between_steps(state: State, last: Event) -> bool:
     return bool(begun) and not state.owed and last.type not in in_between
 
 
-def next_try(session_id: str) -> str:
-    """The id of the session that tries this one again: there is one."""
-    return f"session-{blake2b(f'again|{session_id}'.encode(), digest_size=5).hexdigest()}"
-
-
 class Failed(NamedTuple):
     """Place at which a failed session can be tried again: after event `seq`, at the node `path`."""
 

@@ -350,6 +350,8 @@ class Turn(Struct, rename="camel"):
     failed: bool = False
     done: bool = True
     """False for a call that has no result yet."""
+    waits: bool = False
+    """True for a call about which people are asked."""
     decided: str = ""
     aside: bool = False
     ending: str = ""
@@ -411,8 +413,10 @@ def transcript(events: Iterable[Event]) -> list[Turn]:
                         event, "sayso", "sayso", str(error.get("message") or error.get("type")), failed=True
                     )
                 )
+            case ev.PromptRequested() if event.path in calls:
+                calls[event.path].waits = True
             case ev.Closing() if event.path in calls:
-                calls[event.path].decided = _decision(event)
+                calls[event.path].waits, calls[event.path].decided = False, _decision(event)
     return turns
 
 
@@ -442,6 +446,11 @@ def _of_model(event: ev.AgentMessage) -> Iterator[Turn]:
     yield from said
 
 
+def unwrapped(text: str) -> str:
+    """Return a text as people read it, without the marks that tell a model what is from whom."""
+    return _WRAPPED.sub(r"\2", text)
+
+
 def _words(content: Sequence[Json]) -> str:
     """Return blocks as people read them: text without the marks around it, other blocks by their kind. A place that is read
     for the model (notes, the thread) stands there by name alone and is left out."""
@@ -452,7 +461,7 @@ def _words(content: Sequence[Json]) -> str:
         inner = block.get("content")
         if block.get("type") == "text":
             text = _BEFORE.sub(r"(The conversation of \1 comes before this.)", str(block["text"]))
-            told.append(_WRAPPED.sub(r"\2", text))
+            told.append(unwrapped(text))
         elif isinstance(inner, list):
             told.append(_words(inner))
         elif block.get("title") or block.get("url") or block.get("name"):
@@ -498,13 +507,13 @@ def marks(root: Entry) -> dict[tuple[str, str], str]:
         for child in entry.children:
             key = (entry.list_id, child.name.partition("~")[0])
             if child.kind == "node" and child.status in WEIGHT and child.type != "input":
-                seen = [*([found[key]] if key in found else []), _mark(child)]
+                seen = [*([found[key]] if key in found else []), status_of(child)]
                 found[key] = min(seen, key=WEIGHT.index)
     return found
 
 
-def _mark(entry: Entry) -> str:
-    """Return the status of a node; for an agent that of its open calls, which are not drawn."""
+def status_of(entry: Entry) -> str:
+    """Return the status of a node as it is shown: a rejection is no failure, and an agent waits where its open calls do."""
     if is_rejected(entry):
         return REJECTED
     if entry.type != "agent" or not entry.open:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from typing import Protocol
 
 from engine.forms.question import Question
@@ -278,3 +279,13 @@ def verdict_and_reason(told: Mapping[str, Json] | None) -> tuple[str, str]:
 def alive(state: State, address: str) -> bool:
     """True if nodes may still begin at this place: while a session ends, only `finally` does."""
     return state.phase != "finalizing" or (in_finally(address) and not state.finally_skipped)
+
+
+def next_try(session_id: str) -> str:
+    """The id of the session that tries this one again: there is one."""
+    return f"session-{blake2b(f'again|{session_id}'.encode(), digest_size=5).hexdigest()}"
+
+
+def is_retry(session_id: str, parent_id: str | None) -> bool:
+    """True if a session tries its parent again; other sessions with a parent are forks."""
+    return parent_id is not None and session_id == next_try(parent_id)

@@ -35,6 +35,7 @@ from engine.journal.events import Event
 from engine.journal.fold import derive_state
 from engine.journal.history import inspection
 from engine.journal.phases import ENDED
+from engine.journal.queries import next_try
 from engine.journal.records import Consumed, NewSession, Pin, check_stored
 from engine.journal.state import Asked, State
 from engine.language.actors import Actor
@@ -423,7 +424,7 @@ class Engine:
 
         journal = await self.journal(session_id)
         failed = past.failed_at(journal)
-        new_id = past.next_try(session_id)
+        new_id = next_try(session_id)
         begun = past.TriedAgain(f"It is already being retried, as {new_id}.")
         async with self._one_try:
             if await self.writer.call(self.store.sessions.head, new_id) is not None:

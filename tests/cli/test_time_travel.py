@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
+from engine.journal.queries import next_try
 from tests.cli.clikit import Cli, until
 from tests.cli.flowtexts import long_running, two_questions
 
@@ -35,6 +37,21 @@ def test_a_failed_run_is_tried_again_at_the_step_that_failed(cli: Cli) -> None:
     late = cli.run("sessions", "retry", failed["sessionId"])
     assert (late.code, again.json["sessionId"] in late.err) == (5, True), late
     assert cli.run("sessions", "retry", again.json["sessionId"]).code == 5
+
+
+def test_a_failed_run_in_a_terminal_ends_with_the_command_that_tries_it_again(cli: Cli) -> None:
+    """The command works as it stands, and what follows is told as a retry: no step is said to have been left."""
+    cli.flow("flaky", f"{{id: second, type: shell, with: {{run: [sh, -c, 'test -e {cli.cwd}/ready']}}}}")
+    with cli.terminal("run", "flaky") as terminal:
+        terminal.expect("Try again from the failed step: sayso sessions retry session-")
+        assert terminal.code() == 1
+    [failed] = re.findall(r"sessions retry (session-[0-9a-f]{10})", terminal.shown)
+    (cli.cwd / "ready").touch()
+    with cli.terminal("sessions", "retry", failed) as terminal:
+        shown = terminal.expect("completed after")
+        assert terminal.code() == 0
+    assert "left" not in shown
+    assert f"retry of  {failed}" in cli.run("sessions", "show", next_try(failed)).out
 
 
 # --- pause -------------------------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.decide.past import TriedAgain, next_try
-from engine.journal.queries import is_rejection
+from engine.decide.past import TriedAgain
+from engine.journal.queries import is_rejection, next_try
 from engine.language.errors import NotAllowed, SessionError
 from engine.nodes.runtime.runner import Failed
 from tests.support.engine import ANA, BEN, Backing, EngineRig, nobody_but, running

@@ -59,6 +59,16 @@ def test_a_call_stands_with_its_input_its_result_and_who_decided() -> None:
     assert (rejected.decided, rejected.failed) == ("rejected by ana: keep it", True)
 
 
+def test_a_call_about_which_people_are_asked_waits_until_they_have_decided() -> None:
+    """It stands with the mark that it has everywhere else, not as one that runs."""
+    events = histories()["talked"].events
+    asked = next(n for n, event in enumerate(events) if isinstance(event, ev.PromptRequested))
+    call = next(turn for turn in transcript(events[: asked + 1]) if turn.path == events[asked].path)
+    assert (call.waits, call.to_json()["waits"]) == (True, True)
+    assert "  … ask_human" in "\n".join(conversation_lines([call], Paint(io.StringIO())))
+    assert not any(turn.waits for turn in transcript(events))
+
+
 def test_a_call_belongs_to_its_agent_whatever_is_tried_again_around_it() -> None:
     """The number of the agent's own attempt is left out, and those of the steps around it are part of its path."""
     fields = {
