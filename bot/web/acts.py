@@ -21,12 +21,12 @@ from bot.inbound.decisions import WEB
 from bot.start.asked import LOOK_SECONDS, asked_item, started
 from bot.terminal.follower import terminal_label
 from engine.decide.commands import Action
-from engine.decide.past import next_try
 from engine.decide.policy import ROTA, Gate, Target, authorize
 from engine.decide.question import refuse_long
 from engine.flow import Flow, coerce_inputs
 from engine.forms.question import Question
 from engine.journal.phases import ENDED
+from engine.journal.queries import next_try
 from engine.journal.records import Head, InboxItem
 from engine.journal.state import State
 from engine.language.actors import Actor

@@ -30,16 +30,16 @@ from bot.web.names import Names
 from engine.decide.commands import Action
 from engine.decide.decide import starters
 from engine.decide.limits import standing
-from engine.decide.past import failed_at, next_try
+from engine.decide.past import failed_at
 from engine.flow import Flow
 from engine.flow.docs.diagram import placed
 from engine.forms.question import Question
 from engine.journal import events as ev
 from engine.journal.events import Event, decode_event
 from engine.journal.fold import derive_state
-from engine.journal.history import Entry, Turn, marks, transcript, tree
+from engine.journal.history import Entry, Turn, marks, status_of, transcript, tree
 from engine.journal.phases import standing as standing_word
-from engine.journal.queries import is_rejected, is_rejection
+from engine.journal.queries import is_rejected, is_rejection, is_retry, next_try
 from engine.journal.records import Head
 from engine.journal.state import Asked, State
 from engine.language.codec import Json, encode
@@ -159,6 +159,7 @@ def session(
         "threadLink": link_to(state.thread) if state.thread else None,
         "channel": names.of(str((state.thread or {}).get("channel") or "")),
         "parent": state.parent_session_id,
+        "isRetry": is_retry(state.session_id, state.parent_session_id),
         "inputs": {
             name: preview(names.within(value) if isinstance(value, str) else value)
             for name, value in (state.inputs or state.given).items()
@@ -294,7 +295,7 @@ def _steps(
             "called": name,
             "place": places.get(child.path, name),
             "type": child.type,
-            "status": _status(child),
+            "status": status_of(child),
             "started": child.started_at,
             "ended": child.ended_at,
             "tries": child.spans,
@@ -570,7 +571,7 @@ def _lines(name: str, value: Json) -> _Told:
 def _beside(path: str, one: tuple[Entry, _Told] | None, two: tuple[Entry, _Told] | None) -> dict[str, Json]:
     """A step of two sessions: the parts that differ, with the lines that do so marked. What differs is what is marked."""
     told = [found[1] if found else {} for found in (one, two)]
-    words = [_status(found[0]) if found else "" for found in (one, two)]
+    words = [status_of(found[0]) if found else "" for found in (one, two)]
     shown: list[dict[str, Json]] = [{}, {}]
     for name in dict.fromkeys([*told[0], *told[1]]):
         sides = [side.get(name, []) for side in told]
@@ -594,10 +595,6 @@ def _beside(path: str, one: tuple[Entry, _Told] | None, two: tuple[Entry, _Told]
             for side, found, word, lines in zip(("left", "right"), (one, two), words, shown, strict=True)
         },
     }
-
-
-def _status(entry: Entry) -> str:
-    return "rejected" if is_rejected(entry) else entry.status
 
 
 def _marked(

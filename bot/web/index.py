@@ -19,7 +19,7 @@ from bot.terminal.narration import error_of, error_text
 from bot.web.names import Names
 from engine.journal.events import Completion, Event, Failure, FlowFailed, SessionStarted, decode_event
 from engine.journal.phases import ENDED, standing
-from engine.journal.queries import is_rejection, verdict
+from engine.journal.queries import is_rejection, is_retry, next_try, verdict
 from engine.journal.records import Head
 from engine.language import timestamps
 from engine.language.codec import Json, encode
@@ -312,6 +312,8 @@ class Index:
             "channel": known.channel,
             "channelName": self._names.of(known.channel),
             "parent": head.parent_session_id,
+            "isRetry": is_retry(head.session_id, head.parent_session_id),
+            "isRetried": next_try(head.session_id) in self._known,
             "events": head.seq,
             "until": until,
             "waits": self._names.within(waits_for(head, asked, lock, None) or _reason(known.error)),

@@ -17,10 +17,10 @@ from bot.terminal.console import Exit, place_of
 from bot.terminal.follower import terminal_label
 from bot.web import acts
 from engine.decide import policy
-from engine.decide.past import next_try
 from engine.decide.policy import Verdict
 from engine.flow import coerce_inputs
 from engine.flow.load import load_flow
+from engine.journal.queries import next_try
 from engine.journal.records import DEAD, Consumed, InboxItem
 from engine.language.actors import Actor
 from engine.language.codec import decode
@@ -189,9 +189,16 @@ async def test_a_failed_session_is_tried_again_from_the_page(home: Path) -> None
     """The page offers it where it can be, the bot begins the next try, and its answer leads there; it is not offered again."""
     async with served(home, Actor.local("ana"), flow=FAILING) as (visitor, session_id):
         assert (await visitor.get(f"sessions/{session_id}"))["again"] is True
+        assert "Try again from ask" in await visitor.page(f"sessions/{session_id}")
         told = await visitor.post("act", {"session": session_id, "do": "retry"})
         assert told == (200, {"outcome": "applied", "there": True, "session": next_try(session_id)})
         assert (await visitor.get(f"sessions/{next_try(session_id)}"))["parent"] == session_id
+        assert "retry of <" in await visitor.page(f"sessions/{next_try(session_id)}")
+        badges = [
+            (row["isRetry"], row["isRetried"])
+            for row in (await visitor.get("sessions", flow="gated"))["sessions"]
+        ]
+        assert badges == [(True, False), (False, True)]
         after = await visitor.get(f"sessions/{session_id}")
         assert (after["again"], after["triedAgain"]) == (False, next_try(session_id))
 
