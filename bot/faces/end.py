@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from bot.faces.marks import EMOJI
-from bot.faces.places import WITHOUT_EFFECT, label_of, latest_visits, node_of, place_of
+from bot.faces.places import WITHOUT_EFFECT, label_of, latest_visits, place_of
 from bot.faces.words import Actor, Icon, Link, People, Said, Words, clip, weight
 from engine.flow import Flow
 from engine.journal.queries import is_rejection, verdict
@@ -35,7 +35,7 @@ class End(Struct, frozen=True, kw_only=True):
     """The steps whose outcome is unknown, and those that never began."""
     again: bool
     retry: str
-    """The name of the step from which it can be tried again; empty if it cannot: after a decision one can only start again."""
+    """The place of the step from which it can be tried again; empty if it cannot: after a decision one can only start again."""
 
 
 def end(
@@ -43,7 +43,7 @@ def end(
 ) -> End:
     """Return the face of a bad end. `by` ended the run, and said why; `holder` is the address of the run that holds the lock
     which this one was refused."""
-    error, failed = state.error or {}, _failed(state)
+    error, failed = state.error or {}, failed_path(state)
     name: Words = ("*", Said(flow.name, 80), "*")
     if state.outcome == "aborted":
         who = (" by ", People([by])) if by else ()
@@ -61,7 +61,6 @@ def end(
         "Not done": list(_missing(state, flow)),
     }
     retries = state.outcome == "failed" and failed is not None and not is_rejection(error)
-    node = node_of(flow, failed) if failed is not None else None
     return End(
         session_id=state.session_id,
         flow_name=state.flow_name,
@@ -78,11 +77,11 @@ def end(
             if names
         ],
         again=state.outcome in ("failed", "aborted"),
-        retry=shown((node.name or node.id) if node is not None else failed or "") if retries else "",
+        retry=shown(place_of(state, flow, failed)) if failed is not None and retries else "",
     )
 
 
-def _failed(state: State) -> str | None:
+def failed_path(state: State) -> str | None:
     """Return the path of the node that failed the session, or None."""
     error = state.error or {}
     # A container fails with the error of an inner node, which has its path.

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from bot.faces.end import failed_path
 from bot.faces.marks import EMOJI, LISTENING, mark_of
 from bot.faces.places import WITHOUT_EFFECT, asks_for, latest_visits, place_of
 from bot.faces.steps import Waits, awaited, open_prompts, progress, steps_at
@@ -38,6 +39,7 @@ _INPUTS = 12
 _COUNTED = {"completed": "done"} | {
     word: word for word in ("rejected", "failed", "skipped", "unknown", "not run")
 }
+_WELL = frozenset({"completed", "skipped"})
 _UNREACHABLE = {
     "is_archived": "the channel was archived",
     "not_in_channel": "I was removed from the channel",
@@ -118,7 +120,7 @@ def run(state: State, flow: Flow, facts: Facts, *, folded: bool = False) -> Run:
         inputs=_inputs(state.inputs if state.inputs is not None else state.given),
         lacks=facts.lacks,
         limits=one_line(", ".join(map(limits.told, state.limits)), 300),
-        far=f"{_over(state, flow)} of {plural(len(flow.nodes), 'step')}",
+        far=f"{_over(state, flow, _WELL)} of {plural(len(flow.nodes), 'step')} done",
         steps=_steps(Waits.of(state, flow, facts.ids, facts.meters), whole=0 if folded else _WHOLE),
         open=not state.ended,
         can_cancel=state.phase in ("running", "waiting", "pausing", "held", "unreachable"),
@@ -126,10 +128,11 @@ def run(state: State, flow: Flow, facts: Facts, *, folded: bool = False) -> Run:
     )
 
 
-def _over(state: State, flow: Flow) -> int:
-    """The number of the flow's own nodes that have their outcome."""
+def _over(state: State, flow: Flow, outcomes: Set[str] = frozenset()) -> int:
+    """The number of the flow's own nodes that have their outcome; with `outcomes` one of these."""
     begun = latest_visits(state)
-    return sum(begun[node.id] not in state.active for node in flow.nodes if node.id in begun)
+    over = [begun[node.id] for node in flow.nodes if node.id in begun and begun[node.id] not in state.active]
+    return sum(not outcomes or state.nodes[path].status in outcomes for path in over)
 
 
 # --- the top -----------------------------------------------------------------------------------------------
@@ -200,6 +203,8 @@ def _ended(state: State, flow: Flow) -> Words:
         word, reason = ("*", Said(f"R{said[1:]}", 200), "*"), why[:1].upper() + why[1:]
     elif state.outcome == "failed" and state.error:
         reason = str(state.error.get("message") or state.error.get("type"))
+        if failed := failed_path(state):
+            reason = f"{place_of(state, flow, failed)}: {reason}"
     took = Said(elapsed(timestamps.seconds_between(state.created_at, state.updated_at)))
     end, after = ended_at(state), "in" if state.outcome == "complete" else "after"
     counted = Counter(

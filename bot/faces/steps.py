@@ -195,7 +195,11 @@ def _step(waits: Waits, path: str, name: str, depth: int) -> Step:
     if timer is not None and run.status != "retrying":
         return told(EMOJI["waiting"], until)
     sign = EMOJI["rejected" if is_rejected(run) else run.status]
-    return told(sign, *_detail(run, node_of(waits.flow, path), timer), _metered(waits.meters.get(path), run))
+    return told(
+        sign,
+        *_detail(run, node_of(waits.flow, path), timer, _ending(state)),
+        _metered(waits.meters.get(path), run),
+    )
 
 
 def _conversation(state: State, path: str, agent: AgentRun) -> Iterator[str]:
@@ -213,7 +217,14 @@ def _conversation(state: State, path: str, agent: AgentRun) -> Iterator[str]:
         yield dollars(agent.spent.cost)
 
 
-def _detail(run: NodeRun, node: Node | None, timer: TimerRun | None) -> Iterator[Part | Words]:
+def _ending(state: State) -> str:
+    """The error with which a run failed, which its first lines say; empty if it did not fail."""
+    error = (state.error or {}) if state.outcome == "failed" else {}
+    return str(error.get("message") or error.get("type") or "")
+
+
+def _detail(run: NodeRun, node: Node | None, timer: TimerRun | None, said: str) -> Iterator[Part | Words]:
+    """What is told of a node beside its name, without an error that is `said` above it."""
     error = run.error or {}
     why = str(error.get("message") or error.get("type") or "")
     if run.status in ("skipped", "interrupted"):
@@ -239,7 +250,7 @@ def _detail(run: NodeRun, node: Node | None, timer: TimerRun | None) -> Iterator
             yield dollars(cost) if isinstance(cost, int | float) and not isinstance(cost, bool) else ""
         else:
             yield from _passes(run)
-            yield Said(why, 150)
+            yield Said(why, 150) if why != said else ""
 
 
 def _passes(run: NodeRun) -> Iterator[Words]:

@@ -54,7 +54,7 @@ def test_the_nodes_are_a_plan_where_slack_takes_one() -> None:
     """Each line is a task with its state; whom it waits for and times are Slack's own, nested nodes are marked."""
     made = card(session(prompt(who=["ben@example.com"])), FLOW, T1, ids={"ben@example.com": "U0LOCALBEN"})
     (plan,) = [block for block in made.blocks if block["type"] == "plan"]
-    assert plan["title"] == "1 of 3 steps"
+    assert plan["title"] == "1 of 3 steps done"
     assert [(task["title"], task["status"]) for task in plan["tasks"]] == [
         ("Plan", "complete"),
         ("🟡 Gate", "in_progress"),
@@ -114,12 +114,16 @@ def test_an_open_session_can_be_cancelled_and_an_ended_one_cannot() -> None:
 
 
 def test_the_end_is_summed_up() -> None:
-    """An ended card says how and after how long, and counts what was done and what was not."""
+    """An ended card says how and after how long, and counts what was done and what was not; what failed is not counted as
+    done, and its error is said once, with its place."""
     run = NodeRun("gate", "approval", 1, "failed", T0, T1, error={"message": "boom <!here>"})
     ended = session(phase="ended", outcome="failed", error=run.error, active=Map())
     ended = replace(ended, nodes=ended.nodes.set("gate", run))
     first = texts(card(ended, FLOW, T1).blocks)[0]
-    assert first == "❌ *Failed* after 3m 12s · 1 done · 1 failed · 1 not run\nboom &lt;!here&gt;"
+    assert first == "❌ *Failed* after 3m 12s · 1 done · 1 failed · 1 not run\nGate: boom &lt;!here&gt;"
+    assert said(ended).count("boom") == 1
+    plan = next(block for block in card(ended, FLOW, T1).blocks if block["type"] == "plan")
+    assert (plan["title"], "boom" in str(plan)) == ("1 of 3 steps done", False)
     assert "▫️ Tell · not run" in said(ended)
 
 
