@@ -104,10 +104,11 @@ def _work(state: State, event: Event, path: str) -> Iterator[Described]:
             rejected = run is not None and is_rejected(run)
             yield Described(REJECTED if rejected else "completed", path, _completed(state, event))
         case ev.NodeFailed():
-            item = item_of_failure(state, path)
             why = error_text(as_played(state, event.error))
-            told = f"{item}: {why}" if item else why
-            yield Described(REJECTED if is_rejection(event.error) else "failed", path, told)
+            # A node fails with the error of one inside of it, whose line says it.
+            if (inner := str(event.error.get("path") or path)) != path:
+                why = f"failed at {item_of_failure(state, path) or clean(inner)}"
+            yield Described(REJECTED if is_rejection(event.error) else "failed", path, why)
         case ev.NodeSkipped():
             yield Described("skipped", path, f"skipped: {event.reason}")
         case ev.NodeInterrupted():

@@ -188,6 +188,8 @@ def _outcome(entry: Entry, state: State, view: View) -> str:
     took = elapsed(worked(entry.spans, view.now))
     tries = f", attempt {entry.attempts}" if entry.attempts > 1 else ""
     match entry.status:
+        case "failed" if any(child.status == "failed" for child in entry.children):
+            return f"{took}{tries}"  # what is in it says why
         case "failed":
             return f"{took}{tries}  {error_text(as_played(state, entry.error))}"
         case "interrupted":

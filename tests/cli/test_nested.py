@@ -92,3 +92,13 @@ def test_the_error_of_a_failed_loop_begins_with_its_item(cli: Cli) -> None:
     cli.run("run", "hosts")
     session = cli.run("sessions", "list", "--all", "--json").json["sessions"][0]["sessionId"]
     assert "error     web-1: no route\n" in cli.run("sessions", "show", session).out
+
+
+def test_a_failure_in_a_loop_is_said_where_it_happened_and_at_the_end(cli: Cli) -> None:
+    """The loop around it says at which item it failed, and neither its line nor that of the pass repeats the error."""
+    body = "[{id: check, type: fail, if: \"{{ host == 'web-2' }}\", with: {message: no answer}}]"
+    cli.flow("hosts", f"{{id: each, type: foreach, with: {{items: [web-1, web-2], as: host}}, body: {body}}}")
+    failed = cli.run("run", "hosts", "--no-input")
+    assert "✗ each[1]/check  no answer\n  ✗ each  failed at web-2\n" in failed.err
+    shown = cli.run("sessions", "show", failed.json["sessionId"]).out
+    assert shown.count("no answer") == 2, shown  # at the top, and at the step
