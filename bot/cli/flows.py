@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from bot.cli.lookup import find_flow, find_session
-from bot.terminal.console import Exit, Place, UsageError, opened, plural, print_json, writable
+from bot.terminal.console import Exit, Place, UsageError, opened, plural, print_json, width, wrapped, writable
 from engine.flow.docs import diagram
 from engine.flow.docs.diagram import mermaid
 from engine.journal.events import decode_event
@@ -145,7 +145,10 @@ def explain_command(place: Place, name: str) -> int:
     """Print a flow in sentences. Raises `UnknownFlow`, `FlowError`, `UsageError`."""
     from engine.flow.docs.explain import explained
 
-    print(explained(find_flow(place.settings(), name)), end="")
+    for line in explained(find_flow(place.settings(), name)).splitlines():
+        begins = re.match(r" *(?:- |\d+\. )?", line)
+        indent = len(begins[0]) if begins else 0
+        print("\n".join(wrapped(line, width(), hanging=" " * indent)))
     return Exit.OK
 
 

@@ -111,5 +111,17 @@ def test_it_is_a_command(cli: Cli) -> None:
     assert (refused.code, refused.out, refused.err) == (2, "", "sayso: There is no flow file none.yml.\n")
 
 
+def test_a_terminal_breaks_it_between_words_and_shows_arguments_as_they_are_typed(cli: Cli) -> None:
+    """At 120 columns no line is longer, what goes on stands below its words, and a script of one argument is in quotes."""
+    script = "echo " + "word " * 24
+    cli.flow("long", f"{{id: work, type: shell, with: {{run: [sh, -c, '{script}']}}}}")
+    with cli.terminal("explain", "long") as terminal:
+        assert terminal.code() == 0
+    lines = terminal.shown.splitlines()
+    assert max(map(len, lines)) <= 120
+    [first] = [line for line in lines if line.startswith("  1. work. Runs `sh -c 'echo word ")]
+    assert lines[lines.index(first) + 1].startswith("     word")
+
+
 if __name__ == "__main__":
     GALLERY.write_text(gallery())

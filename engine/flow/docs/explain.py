@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from engine.flow.model import FINALLY, Flow, NodeList, Trigger
 from engine.flow.node import ROOT, Node, plan_of
 from engine.language.codec import Json, encode
+from engine.nodes.types.preview import quoted
 
 _MOST = 160
 """Characters of a text of the flow that are shown; the file has the rest."""
 _NAMED = re.compile(r"\{\{\s*(?:inputs\.|nodes\.)?([A-Za-z_][\w.]*)\s*\}\}")
+_EXPRESSION = re.compile(r"\{\{.*?\}\}")
 _PEOPLE = {
     "channel": "anyone in the channel",
     "requester": "the person who started the run",
@@ -168,7 +170,7 @@ def _does(node: Node) -> Iterator[str]:
 def _shell(node: Node) -> Iterator[str]:
     words = node.config.get("run")
     if isinstance(words, list):
-        yield f"runs `{_text(' '.join(map(str, words)))}`."
+        yield f"runs `{_text(' '.join(map(_argument, words)))}`."
     else:
         lines = [line for line in str(words or node.config.get("script")).splitlines() if line.strip(" #!")]
         code = [line for line in lines if not line.lstrip().startswith("#")] or lines
@@ -370,6 +372,12 @@ def _people(entries: Json) -> str:
 def _listed(words: Sequence[str], last: str) -> str:
     *first, end = words or ("nothing",)
     return f"{', '.join(first)} {last} {end}" if first else end
+
+
+def _argument(value: Json) -> str:
+    """Return an argument of a program as it is typed: in quotes if it has spaces, apart from those in expressions."""
+    word = str(value)
+    return quoted(word) if " " in _EXPRESSION.sub("", word) else word
 
 
 def _text(value: Json, most: int = _MOST) -> str:
