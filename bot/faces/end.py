@@ -34,6 +34,8 @@ class End(Struct, frozen=True, kw_only=True):
     undone: Sequence[Words]
     """The steps whose outcome is unknown, and those that never began."""
     again: bool
+    inputs: bool
+    """True if it was started with inputs, with which the form to start it again is filled in."""
     retry: str
     """The place of the step from which it can be tried again; empty if it cannot: after a decision one can only start again."""
 
@@ -77,6 +79,7 @@ def end(
             if names
         ],
         again=state.outcome in ("failed", "aborted"),
+        inputs=bool(state.given if state.inputs is None else state.inputs),
         retry=shown(place_of(state, flow, failed)) if failed is not None and retries else "",
     )
 

@@ -224,7 +224,7 @@ def _ending(state: State) -> str:
 
 
 def _detail(run: NodeRun, node: Node | None, timer: TimerRun | None, said: str) -> Iterator[Part | Words]:
-    """What is told of a node beside its name, without an error that is `said` above it."""
+    """Describe the state of a node beside its name, without an error that is `said` above it."""
     error = run.error or {}
     why = str(error.get("message") or error.get("type") or "")
     if run.status in ("skipped", "interrupted"):

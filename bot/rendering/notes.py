@@ -81,7 +81,13 @@ def end_note(said: End, key: str, bot_user_id: str | None = None) -> Rendered:
     made = note("\n".join([*parts, *map(mrkdwn, said.undone)]), key)
     if not said.again:
         return made
-    buttons = [button("Start again…", START, f"{said.flow_name}|{said.session_id}")]
+    buttons = [
+        button(
+            "Start again with these inputs…" if said.inputs else "Start again",
+            START,
+            f"{said.flow_name}|{said.session_id}",
+        )
+    ]
     if said.retry:
         buttons.insert(0, button(f"Try again from {said.retry}", RETRY, said.session_id, "primary"))
     address = f"<@{bot_user_id}> " if bot_user_id else ""
