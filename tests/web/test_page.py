@@ -379,6 +379,51 @@ async def test_several_runs_are_cancelled_at_once(browser: Browser, home: Path) 
         assert len({row.session_id for row in visitor.store.inbox.rows()}) == 2
 
 
+async def test_all_runs_that_are_shown_are_selected_at_once(browser: Browser, home: Path) -> None:
+    """One box selects them, and says so no longer once one of them is let go."""
+    async with visited(home, write=True) as visitor, shown(browser, visitor) as page:
+        boxes, every = page.locator(".pick"), page.get_by_label("Select all")
+        await every.check()
+        await expect(page.locator(".picked-words")).to_have_text(f"{await boxes.count()} selected")
+        await boxes.first.uncheck()
+        await expect(every).not_to_be_checked()
+
+
+async def test_a_filter_lets_go_of_the_runs_that_it_hides(browser: Browser, home: Path) -> None:
+    """Only runs that are in sight are selected: an action never reaches one that a search has hidden."""
+    async with visited(home, write=True) as visitor, shown(browser, visitor) as page:
+        await page.goto(f"{visitor.url}/sessions")
+        await page.get_by_label("Select all").check()
+        await page.locator(".chip[data-status=waiting]").click()
+        await expect(page.locator(".pick:not([data-standing=waiting])")).to_have_count(0)
+        waiting = await page.locator(".pick").count()
+        await expect(page.locator(".picked-words")).to_have_text(f"{waiting} selected")
+
+
+async def test_several_runs_are_paused_and_resumed_at_once(browser: Browser, home: Path) -> None:
+    """*Pause* is offered for what goes on, *Go on* for what somebody paused, and each is done by the bot."""
+    async with served(home, Actor.local("ana")) as (visitor, session_id), shown(browser, visitor) as page:
+        pause, resume = page.get_by_role("button", name="Pause"), page.get_by_role("button", name="Go on")
+        await page.locator(f"[id={session_id}] .pick").check()
+        await expect(resume).to_be_hidden()
+        await pause.click()
+        await expect(page.locator(".picked .note")).to_have_text("1 paused.")
+        await page.locator(f"[id={session_id}] .pick[data-standing=paused]").check()
+        await expect(pause).to_be_hidden()
+        await resume.click()
+        await expect(page.locator(f"[id={session_id}] .pill")).to_have_text("… waiting")
+
+
+async def test_the_list_says_how_long_each_run_took(browser: Browser, home: Path) -> None:
+    """A run that is over has its duration beside it, as its own page has it."""
+    async with visited(home) as visitor, shown(browser, visitor) as page:
+        row = page.locator(".session-row:has([data-status=complete])").first
+        words = await row.locator(".row-took").text_content() or ""
+        await row.click()
+        assert words.startswith("took ")
+        await expect(page.locator(".facts").first).to_contain_text(words)
+
+
 async def test_of_several_runs_it_is_said_what_became_of_each(browser: Browser, home: Path) -> None:
     """One is cancelled by the bot, and one of a terminal is refused: it stays selected, with the reason."""
     flow = load_flow("flow: here\nnodes: [{id: ask, type: ask, with: {message: Why?}}]\n", "flow.yml")

@@ -192,20 +192,32 @@ document.addEventListener("submit", (event) => {
 
 // -- several runs at once
 
+const SAID = { pause: { reason: "from the control room" }, resume: { text: "Go on." }, abort: { reason: "from the control room" } };
 const picked = () => [...document.querySelectorAll(".pick:checked")];
 
-document.addEventListener("change", ({ target }) => {
-  if (!target.classList.contains("pick")) return;
+/** Say how many are selected, and offer what all of them can take. */
+function count() {
   const runs = picked();
   const bar = find(".picked");
+  if (!bar) return;
   bar.hidden = !runs.length;
   bar.querySelector(".picked-words").textContent = `${runs.length} selected`;
   const compare = bar.querySelector("[data-compare]");
   compare.hidden = runs.length !== 2;
   if (!compare.hidden) compare.href = `/compare?${new URLSearchParams({ left: runs[1].value, right: runs[0].value })}`; // the older one first
-  const over = ["failed", "rejected", "complete", "aborted"];
-  bar.querySelector("[data-all=retry]").hidden = !runs.every((run) => run.dataset.standing === "failed");
-  bar.querySelector("[data-all=abort]").hidden = runs.some((run) => over.includes(run.dataset.standing));
+  const standings = new Set(runs.map((run) => run.dataset.standing));
+  const areOver = ["failed", "rejected", "complete", "aborted"].some((one) => standings.has(one));
+  const are = (one) => standings.size === 1 && standings.has(one);
+  const offered = { retry: are("failed"), pause: !areOver && !standings.has("paused"), resume: are("paused"), abort: !areOver };
+  for (const [what, isOffered] of Object.entries(offered)) bar.querySelector(`[data-all=${what}]`).hidden = !isOffered;
+  const all = find("[data-pick-all]");
+  if (all) all.checked = runs.length === document.querySelectorAll(".pick").length;
+}
+
+document.addEventListener("change", ({ target }) => {
+  if ("pickAll" in target.dataset) for (const one of document.querySelectorAll(".pick")) one.checked = target.checked;
+  else if (!target.classList.contains("pick")) return;
+  count();
 });
 
 /** Ask for the same of all that are selected, one after the other, and say what became of each kind; what was refused stays
@@ -216,8 +228,7 @@ async function askAll(button) {
   const { all: what, done } = button.dataset;
   const kinds = new Map();
   for (const run of picked()) {
-    const reason = what === "abort" ? { reason: "from the control room" } : {};
-    const told = await post("act", { session: run.value, do: what, ...reason });
+    const told = await post("act", { session: run.value, do: what, ...SAID[what] });
     const kind = told.error ? "refused" : told.outcome === "queued" ? queued(told) : done;
     const { names = [] } = kinds.get(kind) ?? {};
     const name = run.getAttribute("aria-label").replace("Select ", "");
@@ -324,6 +335,7 @@ function begin() {
   const more = find("[data-more]");
   watcher.disconnect();
   if (more) watcher.observe(more);
+  count();
 }
 
 const watcher = new IntersectionObserver((seen) => {
