@@ -380,11 +380,12 @@ async def test_several_runs_are_cancelled_at_once(browser: Browser, home: Path) 
 
 
 async def test_all_runs_that_are_shown_are_selected_at_once(browser: Browser, home: Path) -> None:
-    """One box selects them, and says so no longer once one of them is let go."""
+    """One box selects them, and says so no longer once one of them is let go; where no action fits all, the page says how to."""
     async with visited(home, write=True) as visitor, shown(browser, visitor) as page:
         boxes, every = page.locator(".pick"), page.get_by_label("Select all")
         await every.check()
         await expect(page.locator(".picked-words")).to_have_text(f"{await boxes.count()} selected")
+        await expect(page.get_by_text("Choose a status above")).to_be_visible()
         await boxes.first.uncheck()
         await expect(every).not_to_be_checked()
 
@@ -398,6 +399,7 @@ async def test_a_filter_lets_go_of_the_runs_that_it_hides(browser: Browser, home
         await expect(page.locator(".pick:not([data-standing=waiting])")).to_have_count(0)
         waiting = await page.locator(".pick").count()
         await expect(page.locator(".picked-words")).to_have_text(f"{waiting} selected")
+        await expect(page.get_by_text("Choose a status above")).to_be_hidden()
 
 
 async def test_several_runs_are_paused_and_resumed_at_once(browser: Browser, home: Path) -> None:

@@ -210,6 +210,7 @@ function count() {
   const are = (one) => standings.size === 1 && standings.has(one);
   const offered = { retry: are("failed"), pause: !areOver && !standings.has("paused"), resume: are("paused"), abort: !areOver };
   for (const [what, isOffered] of Object.entries(offered)) bar.querySelector(`[data-all=${what}]`).hidden = !isOffered;
+  bar.querySelector(".picked-hint").hidden = Object.values(offered).some(Boolean);
   const all = find("[data-pick-all]");
   if (all) all.checked = runs.length === document.querySelectorAll(".pick").length;
 }
