@@ -29,7 +29,7 @@ from engine.journal.phases import ENDED
 from engine.journal.queries import next_try
 from engine.journal.records import Head, InboxItem
 from engine.journal.state import State
-from engine.language.actors import Actor
+from engine.language.actors import Actor, requester_of
 from engine.language.codec import Json, encode
 from engine.language.errors import SaysoError, SessionEnded, SessionError, SessionQuarantined, UnknownSession
 from engine.run import remote_commands
@@ -110,11 +110,14 @@ class Acts:
 
     def refusal(self, actor: Actor, action: Action, state: State, asked: Question | None) -> str | None:
         """The reason why somebody may not do this to a session; None if they may. Of people of Slack only the bot knows
-        enough to say."""
-        if actor.kind != "local":
+        enough to say, but for one thing: whoever asked for something cannot approve it where that is excluded."""
+        admins, guests = self._settings.admins, self._settings.allow_guests
+        if actor.kind == "local":
+            return Gate(None, admins, guests, allow_local=True)(actor, action, state, asked)
+        if asked is None or not asked.exclude_requester or requester_of(state.actor) != actor.id:
             return None
-        gate = Gate(None, self._settings.admins, self._settings.allow_guests, allow_local=True)
-        return gate(actor, action, state, asked)
+        known = replace(actor, team_id="", in_channel=True, facts_known=True)
+        return Gate("", admins, guests)(known, action, state, asked)
 
     async def start(self, actor: Actor, flow: Flow, channel: Json, inputs: Json) -> dict[str, Json]:
         """Ask the bot to start a flow in a channel, and wait a moment for its session. Raises `RequestRefused`, `InvalidInputs`."""

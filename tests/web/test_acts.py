@@ -108,6 +108,23 @@ async def refuse(home: Path, who: Actor) -> None:
         assert (await visitor.get(f"sessions/{session_id}"))["status"] == "paused"
 
 
+FOUR_EYES = """
+flow: gated
+nodes:
+  - {id: ask, type: approval, with: {message: Go?, approvers: [U0BEN], exclude_requester: true}}
+"""
+
+
+async def test_who_asked_for_it_sees_no_buttons_where_that_is_excluded(home: Path) -> None:
+    """Of somebody of Slack that alone is known here; who else may not answer is told by the bot, after a press."""
+    async with served(home, Actor(id="U0ANA", name="Ana"), flow=FOUR_EYES) as (visitor, session_id):
+        [asked] = (await visitor.get(f"sessions/{session_id}"))["prompts"]
+        assert asked["refused"].startswith("You started this")
+        assert "data-value" not in await visitor.page(f"sessions/{session_id}")
+    async with served(home, Actor(id="U0EVE", name="Eve"), flow=FOUR_EYES) as (visitor, session_id):
+        assert (await visitor.get(f"sessions/{session_id}"))["prompts"][0]["refused"] is None
+
+
 @pytest.mark.parametrize(
     "who", [Actor.local("mallory"), Actor(id="U0EVE", name="ana")], ids=["token", "slack"]
 )
