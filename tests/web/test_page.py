@@ -426,6 +426,17 @@ async def test_the_list_says_how_long_each_run_took(browser: Browser, home: Path
         await expect(page.locator(".facts").first).to_contain_text(words)
 
 
+async def test_on_a_phone_the_name_and_the_id_of_a_run_in_the_list_are_whole(
+    browser: Browser, home: Path
+) -> None:
+    """What has no room beside the state and the time goes on below, with the mark of a run that was tried again."""
+    async with visited(home) as visitor, shown(browser, visitor, phone=True) as page:
+        rows = page.locator(".session-row:visible .row-main")
+        await expect(rows.first).to_be_visible()
+        cut = "all => all.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.textContent)"
+        assert await rows.evaluate_all(cut) == []
+
+
 async def test_of_several_runs_it_is_said_what_became_of_each(browser: Browser, home: Path) -> None:
     """One is cancelled by the bot, and one of a terminal is refused: it stays selected, with the reason."""
     flow = load_flow("flow: here\nnodes: [{id: ask, type: ask, with: {message: Why?}}]\n", "flow.yml")
