@@ -58,62 +58,54 @@ _DUE = """due AS (
  SELECT key FROM (SELECT key FROM lanes WHERE owner IS NULL AND wake_at <= moment(0) AND ?5 IN ('', key)
   AND key NOT IN (SELECT value FROM json_each(?3)) AND OF_SESSIONS ORDER BY wake_at LIMIT ?4) AS free
  UNION ALL SELECT key FROM lanes WHERE owner = ?1 AND wake_at <= moment(0) AND OF_SESSIONS
- UNION ALL SELECT key FROM lanes WHERE owner IS NOT NULL AND (FREED) AND ?5 IN ('', key) AND OF_SESSIONS)""".replace(
-    "FREED", _FREED
-).replace("OF_SESSIONS", _OF_SESSIONS)
+ UNION ALL SELECT key FROM lanes WHERE owner IS NOT NULL AND (FREED) AND ?5 IN ('', key) AND OF_SESSIONS)"""
 """Lanes of sessions that may be taken. The others are claimed, and nothing wakes them."""
-_ARRIVE = "INSERT INTO lanes (key, wake_at, epoch) VALUES (?1, moment(?2), 0) SOONER".replace(
-    "SOONER", _SOONER
-)
-_ARRIVE_FOR = """INSERT INTO lanes (key, wake_at, epoch)
- SELECT coalesce(thread_key, session_id), moment(?2), 0 FROM sessions WHERE session_id = ?1 SOONER""".replace(
-    "SOONER", _SOONER
-)
+_PARTS = {
+    "SOONER": _SOONER,
+    "DUE": _DUE,
+    "LOCKED_DEAD": _DEAD,
+    "DEAD": _DEAD.replace(" /*+ FOR SHARE SKIP LOCKED */", ""),
+    "FREED": _FREED,
+    "OF_SESSIONS": _OF_SESSIONS,
+}
+
+
+def _whole(sql: str) -> str:
+    """A statement with its parts in the places of their names."""
+    for name, part in _PARTS.items():
+        sql = sql.replace(name, part)
+    return sql
+
+
+_ARRIVE = _whole("INSERT INTO lanes (key, wake_at, epoch) VALUES (?1, moment(?2), 0) SOONER")
+_ARRIVE_FOR = _whole("""INSERT INTO lanes (key, wake_at, epoch)
+ SELECT coalesce(thread_key, session_id), moment(?2), 0 FROM sessions WHERE session_id = ?1 SOONER""")
 _ARRIVE_NEXT = _ARRIVE_FOR.replace("?1", "(SELECT session_id FROM locks WHERE name = ?1 ORDER BY n LIMIT 1)")
-_LOOK = (
-    """WITH DEAD, DUE SELECT * FROM (SELECT '' FROM due LIMIT 1) AS one UNION ALL SELECT key FROM lanes
- WHERE key IN ('send', 'chores') AND owner IS NOT NULL AND owner != ?1 AND NOT (FREED)""".replace("DUE", _DUE)
-    .replace("DEAD", _DEAD)
-    .replace("FREED", _FREED)
-    .replace(" /*+ FOR SHARE SKIP LOCKED */", "")
-)
+_LOOK = _whole("""WITH DEAD, DUE SELECT * FROM (SELECT '' FROM due LIMIT 1) AS one UNION ALL SELECT key FROM lanes
+ WHERE key IN ('send', 'chores') AND owner IS NOT NULL AND owner != ?1 AND NOT (FREED)""")
 """An empty key where there is something to take, and which of the two lanes are other processes'."""
-_LOOK_SOON = """SELECT '' WHERE EXISTS (SELECT 1 FROM lanes WHERE owner IS NULL AND wake_at <= moment(0)
+_LOOK_SOON = _whole("""SELECT '' WHERE EXISTS (SELECT 1 FROM lanes WHERE owner IS NULL AND wake_at <= moment(0)
   AND key NOT IN (SELECT value FROM json_each(?3)) AND OF_SESSIONS)
  OR EXISTS (SELECT 1 FROM lanes WHERE owner = ?1 AND wake_at <= moment(0) AND OF_SESSIONS)
- UNION ALL SELECT key FROM lanes WHERE key IN ('send', 'chores') AND owner IS NOT NULL AND owner != ?1""".replace(
-    "OF_SESSIONS", _OF_SESSIONS
-)
+ UNION ALL SELECT key FROM lanes WHERE key IN ('send', 'chores') AND owner IS NOT NULL AND owner != ?1""")
 """The same, whoever is dead: that takes longer to find out."""
-_TAKE = (
-    """WITH DEAD, DUE, taken AS (SELECT key FROM lanes WHERE key IN (SELECT key FROM due)
+_TAKE = _whole("""WITH LOCKED_DEAD, DUE, taken AS (SELECT key FROM lanes WHERE key IN (SELECT key FROM due)
   AND (owner IS NULL AND wake_at <= moment(0) OR owner = ?1 OR FREED) LIMIT ?4 /*+ FOR UPDATE SKIP LOCKED */)
 UPDATE lanes SET epoch = CASE WHEN owner = ?1 THEN epoch ELSE epoch + 1 END, owner = ?1, wake_at = NULL
- WHERE key IN (SELECT key FROM taken) RETURNING key, epoch /*+ , set_config('synchronous_commit', 'off', true) */""".replace(
-        "DUE", _DUE
-    )
-    .replace("DEAD", _DEAD)
-    .replace("FREED", _FREED)
-)
+ WHERE key IN (SELECT key FROM taken) RETURNING key, epoch /*+ , set_config('synchronous_commit', 'off', true) */""")
 """Nobody waits for the disk: it is written before whatever is stored of the work."""
-_CLAIM = """WITH DEAD INSERT INTO lanes (key, owner, epoch) VALUES (?3, ?1, 1) ON CONFLICT (key) DO UPDATE
+_CLAIM = _whole("""WITH LOCKED_DEAD INSERT INTO lanes (key, owner, epoch) VALUES (?3, ?1, 1) ON CONFLICT (key) DO UPDATE
  SET owner = excluded.owner, epoch = lanes.epoch + 1, wake_at = NULL
- WHERE lanes.owner IS NULL OR lanes.owner = excluded.owner OR FREED RETURNING epoch""".replace(
-    "DEAD", _DEAD
-).replace("FREED", _FREED)
-_FREE = (
-    """WITH DEAD SELECT 1 FROM (SELECT 1) AS one WHERE NOT EXISTS (SELECT 1 FROM lanes WHERE key = ?3
- AND owner IS NOT NULL AND owner != ?1 AND NOT (FREED))""".replace("DEAD", _DEAD)
-    .replace("FREED", _FREED)
-    .replace(" /*+ FOR SHARE SKIP LOCKED */", "")
-)
+ WHERE lanes.owner IS NULL OR lanes.owner = excluded.owner OR FREED RETURNING epoch""")
+_FREE = _whole("""WITH DEAD SELECT 1 FROM (SELECT 1) AS one WHERE NOT EXISTS (SELECT 1 FROM lanes WHERE key = ?3
+ AND owner IS NOT NULL AND owner != ?1 AND NOT (FREED))""")
 """True where a lane may be claimed: asked first, since most of the time it may not."""
 _MINE = "SELECT 1 FROM lanes WHERE key = ? AND owner = ? AND epoch = ?"
 _LET_GO = """UPDATE lanes SET owner = NULL,
  wake_at = CASE WHEN ?4 < 0 OR wake_at < moment(?4) THEN wake_at ELSE moment(?4) END
  WHERE key = ?1 AND owner = ?2 AND epoch = ?3
  /*+ RETURNING set_config('synchronous_commit', 'off', true) */"""
-_FORGOTTEN = """INSERT INTO lanes (key, wake_at, epoch) SELECT key, moment(0), 0 FROM (
+_FORGOTTEN = _whole("""INSERT INTO lanes (key, wake_at, epoch) SELECT key, moment(0), 0 FROM (
  SELECT coalesce(thread_key, session_id, key) AS key FROM inbox WHERE outcome IS NULL
  UNION SELECT coalesce(thread_key, session_id) FROM sessions WHERE status = 'running'
  UNION SELECT coalesce(thread_key, sessions.session_id) FROM timers
@@ -121,9 +113,7 @@ _FORGOTTEN = """INSERT INTO lanes (key, wake_at, epoch) SELECT key, moment(0), 0
  UNION SELECT coalesce(thread_key, sessions.session_id) FROM locks
   JOIN sessions ON sessions.session_id = locks.session_id WHERE taken_at IS NULL AND NOT EXISTS
   (SELECT 1 FROM locks AS ahead WHERE ahead.name = locks.name AND ahead.n < locks.n)) AS found
- WHERE NOT EXISTS (SELECT 1 FROM lanes WHERE lanes.key = found.key AND wake_at <= moment(?2)) ORDER BY key SOONER""".replace(
-    "SOONER", _SOONER
-)
+ WHERE NOT EXISTS (SELECT 1 FROM lanes WHERE lanes.key = found.key AND wake_at <= moment(?2)) ORDER BY key SOONER""")
 _DROP_IDLE = "DELETE FROM lanes WHERE owner IS NULL AND wake_at IS NULL"
 _DROP_GONE = """DELETE FROM workers WHERE beat < moment(-3600000)
  AND NOT EXISTS (SELECT 1 FROM lanes WHERE lanes.owner = workers.id)"""

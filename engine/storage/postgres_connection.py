@@ -165,7 +165,7 @@ class PostgresConnection(Database):
             self.transactions += 1
             self._committing = False
             with self.translated(), self._committed(), self._piped() if piped else contextlib.nullcontext():
-                self._begun(_BEGIN if piped else _BEGIN_SET)
+                self._first(lambda: self.raw.execute(_BEGIN if piped else _BEGIN_SET))
                 self._inside = True
                 self._number += 1
                 self._tell, self.writing = False, True
@@ -222,7 +222,7 @@ class PostgresConnection(Database):
                 if single:
                     yield
                     return
-                self._begun(_BEGIN_READ_SET)
+                self._first(lambda: self.raw.execute(_BEGIN_READ_SET))
                 self._inside = True
                 try:
                     yield
@@ -253,17 +253,15 @@ class PostgresConnection(Database):
             raise
         self.raw.execute("RELEASE SAVEPOINT part")
 
-    def _begun(self, *statements: str) -> None:
-        """Begin a transaction, on a new connection where this one was lost while nothing was done."""
+    def _first(self, send: Callable[[], T]) -> T:
+        """Send a statement, on a new connection where this one was lost while no transaction was open."""
         try:
-            for words in statements:
-                self.raw.execute(words)
+            return send()
         except psycopg.OperationalError:
-            if not self.raw.closed or self._pipeline is not None:
+            if self._inside or self._pipeline is not None or not self.raw.closed:
                 raise
             self._connect()
-            for words in statements:
-                self.raw.execute(words)
+            return send()
 
     @contextlib.contextmanager
     def _committed(self) -> Iterator[None]:
@@ -345,13 +343,7 @@ class PostgresConnection(Database):
         self.raw.cursor().executemany(words, [[values[index] for index in picked] for values in rows])
 
     def _execute(self, sql: str, values: Sequence[SqlValue]) -> psycopg.Cursor[tuple[Any, ...]]:
-        try:
-            cursor = self._send(sql, values)
-        except psycopg.OperationalError:
-            if self._inside or not self.raw.closed:
-                raise
-            self._connect()
-            cursor = self._send(sql, values)
+        cursor = self._first(lambda: self._send(sql, values))
         self.settle()
         return cursor
 

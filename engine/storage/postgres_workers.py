@@ -198,10 +198,6 @@ class Workers:
 
     # -- the fence
 
-    def generation(self) -> int:
-        """See `Fence.generation`."""
-        return self.signs.generation
-
     def holds(self, generation: int) -> bool:
         """See `Fence.holds`."""
         return not self._owner or (self.signs.fresh() and self.signs.generation == generation)
