@@ -201,7 +201,7 @@ def session(
 
 def _why_not(reason: str | None, names: Names) -> str | None:
     """A reason of the policy, with people by their names."""
-    return reason and names.within(plain(for_reader(reason)))
+    return reason and names.asked(plain(for_reader(reason)))
 
 
 def _again(store: Store, past: Past, state: State, refuses: Refuses) -> dict[str, Json]:
@@ -226,7 +226,7 @@ def prompt(state: State, asked: Asked, flow: Flow | None, names: Names) -> dict[
         "values": [names.within(one_line(each.text, 300)) for each in said.values],
         "runs": runs_lines(said),
         "lines": [
-            [{"at": part.at} if isinstance(part, When) else names.within(told((part,))) for part in line]
+            [{"at": part.at} if isinstance(part, When) else names.asked(told((part,))) for part in line]
             for line in (said.lead, *said.lines)
         ],
         "reason": any(each.asks for each in said.controls),

@@ -16,12 +16,13 @@ from bot.wire.users import Channels, LookupFailed, People
 
 _KEPT_SECONDS = 3600.0
 _ID = re.compile(r"[UWCGD][A-Z0-9]{2,}")
+_ADDRESS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 _MENTION = re.compile(r"<([@#])([A-Z0-9]{3,})(?:\|[^<>]*)?>|(?:@(?=[UW])|#(?=[CG]))([A-Z0-9]{3,})\b")
 """A mention as Slack writes it, or without its brackets."""
 
 
 class Names:
-    """Names by id. `run` asks Slack for those that a page wanted; the rest may be called on any thread."""
+    """Names by id or e-mail address. `run` asks Slack for those that a page wanted; the rest may be called on any thread."""
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings, self._clock = settings, clock
@@ -36,7 +37,7 @@ class Names:
     def of(self, entry: str) -> str:
         """The name of a person or a channel by id; the id where it is not known yet, or is none."""
         since, name = self._known.get(entry, (float("-inf"), entry))
-        if self._loop is not None and _ID.fullmatch(entry):
+        if self._loop is not None and (_ID.fullmatch(entry) or _ADDRESS.fullmatch(entry)):
             now = self._clock()
             if now - since >= _KEPT_SECONDS:
                 self._known[entry] = (now, name)
@@ -46,6 +47,10 @@ class Names:
     def within(self, text: str) -> str:
         """A text in which people and channels are mentioned, with what they are called."""
         return _MENTION.sub(self._mentioned, text)
+
+    def asked(self, text: str) -> str:
+        """A text about who is asked, with the names of people in place of their ids and e-mail addresses."""
+        return _ADDRESS.sub(lambda found: self.of(found[0]), self.within(text))
 
     def _mentioned(self, found: re.Match[str]) -> str:
         sign, entry = found[1] or found[0][0], found[2] or found[3]
@@ -62,8 +67,16 @@ class Names:
         while True:
             entry = await self._wanted.get()
             with suppress(LookupFailed):  # the id stands for it, and Slack is asked again in a while
-                name = await (people.name(entry) if entry[0] in "UW" else channels.name(entry))
-                shown = name if entry[0] in "UW" else f"#{name}" if name else "a direct message"
-                self._known[entry] = (self._clock(), clean(shown))
+                self._known[entry] = (self._clock(), clean(await _called(people, channels, entry)))
             if self._wanted.empty():
                 found()
+
+
+async def _called(people: People, channels: Channels, entry: str) -> str:
+    """The name of a person, by id or e-mail address, or of a channel. Raises `LookupFailed`."""
+    if "@" in entry:
+        return await people.name_at(entry)
+    if entry[0] in "UW":
+        return await people.name(entry)
+    name = await channels.name(entry)
+    return f"#{name}" if name else "a direct message"

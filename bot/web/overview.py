@@ -66,7 +66,7 @@ class Waiting:
             "flow": _flow(self._store, prompt.session_id),
             "kind": prompt.kind,
             "message": one_line(self._names.within(message_line(read(prompt.message), 200)), 200),
-            "asks": self._names.within(one_line(plain(waiting_on(prompt, prompt.requester)), 120)),
+            "asks": self._names.asked(one_line(plain(waiting_on(prompt, prompt.requester)), 120)),
             "for": self._names.of(prompt.requester_name or prompt.requester_id or ""),
             "channel": self._names.of(prompt.channel or ""),
             "since": self._asked_at(prompt) if number < _LOOKED_UP else None,

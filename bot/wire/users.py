@@ -99,6 +99,14 @@ class People:
         except UnknownPerson:
             return user
 
+    async def name_at(self, address: str) -> str:
+        """Return the name of the person with this e-mail address; the address if Slack knows nobody by it. Raises
+        `LookupFailed`."""
+        try:
+            return _name_of(await self._keep(("address", address), self._ask_address, address)) or address
+        except UnknownPerson:
+            return address
+
     async def timezone(self, user: str) -> str:
         """Somebody's timezone, as Slack knows it."""
         try:
@@ -164,6 +172,9 @@ class People:
 
     async def _ask_user(self, user_id: str) -> Any:
         return (await self.client.users_info(user=user_id))["user"]
+
+    async def _ask_address(self, address: str) -> Any:
+        return (await self.client.users_lookupByEmail(email=address))["user"]
 
     async def _groups(self, user_id: str, wanted: set[str]) -> frozenset[str]:
         """Return those of these groups that currently include the person."""

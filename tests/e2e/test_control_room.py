@@ -29,12 +29,16 @@ nodes:
   - {id: gate, type: approval, with: {message: "Go on with {{ inputs.why }}?", approvers: [channel]}}
 """
 OPEN = 'flow: open\nnodes: [{id: done, type: message, with: {text: "done"}}]\n'
+MAILED = """flow: mailed
+nodes:
+  - {id: gate, type: approval, with: {message: "Go, ben@example.com?", approvers: [ben@example.com, who@example.com]}}
+"""
 
 
 @asynccontextmanager
 async def beside(workspace: Workspace, tmp_path: Path) -> AsyncIterator[Visitor]:
-    """A bot that serves both flows, and a control room over its database with the same token."""
-    async with running_bot(workspace, tmp_path, {"listed": LISTED, "open": OPEN}) as bot:
+    """A bot that serves these flows, and a control room over its database with the same token."""
+    async with running_bot(workspace, tmp_path, {"listed": LISTED, "open": OPEN, "mailed": MAILED}) as bot:
         settings = load_settings(bot.env, cwd=bot.home, home=str(bot.home))
         with closing(open_sqlite(bot.home / "sayso.db")) as store:
             access = Access(Actor.local("ana"), time.monotonic)
@@ -112,3 +116,16 @@ async def test_people_and_channels_are_called_by_their_names(workspace: Workspac
         assert (asked["channel"], "@Ben" in asked["message"]) == ("#ops", True)
         like = await visitor.get("start", flow="listed", like=told["session"])
         assert like["channel"] == "#ops"
+
+
+async def test_who_is_asked_by_an_address_is_called_by_name(workspace: Workspace, tmp_path: Path) -> None:
+    """In the list of what waits, and beside the question; an address in its words stays, and one that Slack does not know."""
+    async with beside(workspace, tmp_path) as visitor:
+        told = await started(visitor, workspace.user("ana").id, "mailed")
+        asked: dict[str, Any] = {"asks": ""}
+        while "Ben" not in asked["asks"]:
+            await asyncio.sleep(0.05)
+            asked = next(iter((await visitor.get("waiting"))["questions"]), asked)
+        assert (asked["asks"], asked["message"]) == ("Ben Okafor and who@example.com", "Go, ben@example.com?")
+        [prompt] = (await visitor.get(f"sessions/{told['session']}"))["prompts"]
+        assert "Ben Okafor and who@example.com" in prompt["lines"][0]
