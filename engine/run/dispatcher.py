@@ -593,18 +593,15 @@ class LocalWakeups:
         """Something became ready in this process."""
         self._event.set()
 
-    async def wait(self, seconds: float | None) -> None:
-        """Return at the next wake-up, or after so many seconds (None: no limit)."""
-        loop = asyncio.get_running_loop()
-        end = None if seconds is None else loop.time() + seconds
+    async def wait(self, seconds: float) -> None:
+        """Return at the next wake-up, or after so many seconds."""
+        now = asyncio.get_running_loop().time
+        end = now() + seconds
         while not self._event.is_set():
-            left = self._poll if end is None else min(self._poll, end - loop.time())
+            left = min(self._poll, end - now())
             if left <= 0:
                 return
-            try:
-                async with asyncio.timeout(left):
-                    await self._event.wait()
-            except TimeoutError:
-                if await self._changed():
-                    return
+            await wait_at_most(left, self._event)
+            if not self._event.is_set() and await self._changed():
+                return
         self._event.clear()

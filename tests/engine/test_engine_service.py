@@ -374,9 +374,9 @@ async def test_a_wake_up_that_came_before_the_wait_is_not_lost() -> None:
 
     dispatcher = LocalWakeups(changed, poll_seconds=0.001)
     dispatcher.notify()
-    await asyncio.wait_for(dispatcher.wait(None), 5)
+    await asyncio.wait_for(dispatcher.wait(60), 5)
     assert asked == []
-    await asyncio.wait_for(dispatcher.wait(None), 5)
+    await asyncio.wait_for(dispatcher.wait(60), 5)
     assert len(asked) == 2
 
 

@@ -573,7 +573,7 @@ class Rounds:
         """See `Wakeups.notify`."""
         self._inner.notify()
 
-    async def wait(self, seconds: float | None) -> None:
+    async def wait(self, seconds: float) -> None:
         """See `Wakeups.wait`."""
         self.first.set()
         await self._inner.wait(seconds)
