@@ -17,7 +17,7 @@ from engine.storage.lanes import LANE_TABLES, SERVING, Lane
 from engine.storage.leases import Holder, Member, Served, Serving, label_of
 from engine.storage.postgres_connect import shown
 from engine.storage.postgres_connection import UNSURE_SECONDS, PostgresConnection
-from engine.storage.postgres_words import steps
+from engine.storage.postgres_words import lock_number, steps
 from engine.storage.postgres_workers import Workers
 from engine.storage.schema import STEPS
 from engine.storage.sealing import Sealer
@@ -26,6 +26,7 @@ from engine.storage.store import Store, check_key, vault_of
 _HAS_TABLES = """SELECT count(*) = 2 FROM pg_class
  WHERE relnamespace = quote_ident(current_schema())::regnamespace AND relname IN ('format', 'changes')"""
 _HAS_LANES = _HAS_TABLES.replace("'format', 'changes'", "'workers', 'lanes'")
+_HAS_HOLDS = _HAS_TABLES.replace("'format', 'changes'", "'holds', 'holds_pkey'")
 """Not `to_regclass`: inside a transaction it answers from a cache, which does not know what was made meanwhile."""
 _OWN_TABLES = """
 CREATE TABLE format (version BIGINT NOT NULL);
@@ -34,6 +35,10 @@ CREATE SEQUENCE changes;
 SELECT nextval('changes');
 CREATE TABLE transactions (writer TEXT PRIMARY KEY, n BIGINT NOT NULL, at TIMESTAMPTZ NOT NULL)
 """
+_HOLDS = "CREATE UNLOGGED TABLE IF NOT EXISTS holds (n BIGINT PRIMARY KEY)"
+"""The names that transactions hold. After a crash of the server nobody holds one."""
+_MAKING = "SELECT pg_advisory_xact_lock($1)"
+"""Held while the first process makes the tables, among them that of the names."""
 _STAY = "SELECT set_config('search_path', quote_ident(current_schema()), true)"
 """Neither made nor dropped are tables of a schema behind ours."""
 _DROP_LEASES = "DROP VIEW IF EXISTS starts; DROP TABLE IF EXISTS boots, serving"
@@ -171,11 +176,14 @@ class ServingLane(Serving):
 
 def _migrate(db: PostgresConnection, owners: Workers) -> None:
     """Bring the tables to this release, in one transaction. Raises `SchemaTooNew`, and `StorageError` while owners live."""
-    if _version(db) == len(STEPS) and _has_lanes(db):
+    if _version(db) == len(STEPS) and _has(db, _HAS_LANES) and _has(db, _HAS_HOLDS):
         return
     with db.write():
         db.raw.execute(_STAY)
-        db.hold("schema")
+        if _has(db, _HAS_HOLDS):
+            db.hold("schema")
+        else:
+            db.raw.execute(_MAKING, (lock_number("schema", db.schema),))
         version = _version(db)
         if version == 0 and db.one(_BEFORE) == (True,):
             raise StoreTooOld(shown(db.url))
@@ -184,12 +192,13 @@ def _migrate(db: PostgresConnection, owners: Workers) -> None:
                 f"{shown(db.url)} was written by a newer release (schema {version}; this one knows {len(STEPS)}). "
                 "It was left untouched: install that release."
             )
-        living = [label_of(owner) for owner in owners.living()] if _has_lanes(db) else []
+        living = [label_of(owner) for owner in owners.living()] if _has(db, _HAS_LANES) else []
         if 0 < version < len(STEPS) and living:
             raise UpgradeInUse(place=shown(db.url), version=version, latest=len(STEPS), who=", ".join(living))
         if version == 0:
             db.raw.execute(_OWN_TABLES)
-        if not _has_lanes(db):
+        db.raw.execute(_HOLDS)
+        if not _has(db, _HAS_LANES):
             db.raw.execute(_DROP_LEASES)
             for sql in next(steps([LANE_TABLES])):
                 db.raw.execute(sql)
@@ -199,9 +208,9 @@ def _migrate(db: PostgresConnection, owners: Workers) -> None:
         db.run(_SET_VERSION, (len(STEPS),))
 
 
-def _has_lanes(db: PostgresConnection) -> bool:
+def _has(db: PostgresConnection, tables: str) -> bool:
     with db.read():
-        return db.one(_HAS_LANES) == (True,)
+        return db.one(tables) == (True,)
 
 
 def _version(db: PostgresConnection) -> int:

@@ -70,8 +70,11 @@ after a crash or on a standby that took over it gives one that was lost to anoth
 _SET_NUMBERED = _NUMBERED.replace(" ON CONFLICT", f" FROM ({_SET}) AS settings ON CONFLICT")
 _FORGET = "DELETE FROM transactions WHERE writer = $1"
 _FORGET_KILLED = "DELETE FROM transactions WHERE at < now() - interval '1 day'"
-_HOLD = "SELECT pg_advisory_xact_lock($1)"
-_HOLD_SHARED = "SELECT pg_advisory_xact_lock_shared($1)"
+_HOLD = """WITH found AS (SELECT 1 FROM holds WHERE n = $1::bigint FOR UPDATE)
+ INSERT INTO holds SELECT $1::bigint WHERE NOT EXISTS (SELECT 1 FROM found) ON CONFLICT (n) DO UPDATE SET n = excluded.n"""
+"""Rows, not advisory locks: any role that may connect can take those, and keep them."""
+_HOLD_SHARED = _HOLD.replace("FOR UPDATE", "FOR SHARE")
+_FORGET_HOLDS = "DELETE FROM holds WHERE n IN (SELECT n FROM holds FOR UPDATE SKIP LOCKED)"
 _NEXT = "SELECT nextval(pg_get_serial_sequence($1, $2))"
 
 
@@ -401,8 +404,10 @@ class PostgresConnection(Database):
         self._tell = True
 
     def give_back(self) -> bool:
-        """See `Database.give_back`: the numbers that killed processes left. The server sees to the rest."""
+        """See `Database.give_back`: the numbers that killed processes left, and the names that nobody holds. The
+        server sees to the rest."""
         self.raw.execute(_FORGET_KILLED)
+        self.raw.execute(_FORGET_HOLDS)
         return False
 
     def data_version(self) -> int:

@@ -69,6 +69,6 @@ def _in_its_types(sql: str) -> str:
 
 
 def lock_number(name: str, schema: str) -> int:
-    """The number of the advisory lock of this name in this schema. Two with the same one would only wait for each other."""
+    """The number of a name to hold in this schema. Two with the same one would only wait for each other."""
     named = f"sayso {schema} {name}".encode()
     return int.from_bytes(hashlib.blake2b(named, digest_size=8).digest(), signed=True)

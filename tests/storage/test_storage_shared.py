@@ -18,6 +18,7 @@ from engine.storage import lanes, postgres_workers
 from engine.storage.lanes import CHORES
 from engine.storage.leases import Served, holder_of
 from engine.storage.postgres import PostgresStore, open_postgres
+from engine.storage.postgres_words import lock_number
 from engine.storage.postgres_workers import BURST_SECONDS
 from tests.storage.storagekit import KEY, NOW
 from tests.storage.test_storage_postgres import soon
@@ -82,6 +83,57 @@ def test_names_of_connections_say_nothing(two: Two) -> None:
     with psycopg.connect(f"{one._db.url}&application_name=sayso/0%20bot-1-0123456789abcdef%20all"):
         assert len(one.members()) == 2
         assert one.peers() == {}
+
+
+def test_advisory_locks_of_others_hold_up_nothing(two: Two) -> None:
+    """Any role that may connect can take those numbers, and keep them."""
+    one, other = two
+    names = ["roles", "inbox", "schema", "evidence", "lost places"]
+    with psycopg.connect(one._db.url, autocommit=True) as raw:
+        for name in names:
+            raw.execute("SELECT pg_advisory_lock(%s)", (lock_number(name, one._db.schema),))
+        one.serve_beside("worker")
+        other.inbox.ingest([InboxItem("k", "said", b"{}")], NOW)
+        open_postgres(one._db.url, KEY).close()
+    assert {member.role for member in other.members()} == {"worker", ""}
+
+
+def test_one_at_a_time_holds_a_name_that_is_forgotten_meanwhile(url: str, two: Two) -> None:
+    """Housekeeping drops the names that nobody holds; who waits for one takes it anew."""
+    inside: list[PostgresStore] = []
+    overlaps: list[int] = []
+    ended = threading.Event()
+
+    def work(store: PostgresStore) -> None:
+        for _ in range(40):
+            with store._db.write():
+                store._db.hold("a name")
+                inside.append(store)
+                store._db.raw.execute("SELECT 1")
+                overlaps.append(len(inside))
+                inside.remove(store)
+
+    def forget() -> None:
+        with closing(open_postgres(url, KEY)) as third:
+            while not ended.is_set():
+                with third._db.write():
+                    third._db.give_back()
+
+    forgetting, *working = (
+        threading.Thread(target=forget),
+        *(threading.Thread(target=work, args=(each,)) for each in two),
+    )
+    for thread in (forgetting, *working):
+        thread.start()
+    for thread in working:
+        thread.join()
+    ended.set()
+    forgetting.join()
+    assert overlaps == [1] * 80
+    assert two[0]._db.raw.execute("SELECT n FROM holds").fetchall() in (
+        [],
+        [(lock_number("a name", two[0]._db.schema),)],
+    )
 
 
 def test_who_serves_is_known(two: Two) -> None:
