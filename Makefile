@@ -10,7 +10,7 @@ run: $(VENV)/.run
 	$(BIN)/python examples/tools/disk_cleanup.py demo .sayso/demo > /dev/null
 	$(BIN)/sayso dev --gate examples $(ARGS)
 
-# One process more than cores. What one has compiled the others need not, nor the processes that tests start.
+# Two processes more than cores. What one has compiled the others need not, nor the processes that tests start.
 test prove: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)

@@ -43,8 +43,8 @@ settings.load_profile("prove" if PROVE else "test")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One process more than there are cores: what a test waits for on a socket or a clock costs no processor."""
-    return len(os.sched_getaffinity(0)) + 1
+    """Two processes more than there are cores: what a test waits for on a socket or a clock costs no processor."""
+    return len(os.sched_getaffinity(0)) + 2
 
 
 def pytest_collection(session: pytest.Session) -> None:
