@@ -196,7 +196,11 @@ def _node_type(spec: NodeSpec) -> str:
     if spec.parts:
         beside = ((f"`{name}`", text) for name, text in spec.parts.items())
         parts += ["Beside `with` it has:", _list(beside)]
-    parts += [line for what, model in spec.described.items() for line in (f"{what} has:", _table(model))]
+    parts += [
+        line
+        for what, model in spec.described.items()
+        for line in (f"{what} {'have' if '`, `' in what else 'has'}:", _table(model))
+    ]
     parts += [_crash(spec), _outputs(spec)]
     return "\n\n".join(part for part in parts if part)
 
@@ -410,9 +414,9 @@ def _secrets() -> str:
     return f"""
 ### Secrets
 
-`{{{{ secrets.NAME }}}}` can stand in {" and in ".join(fields)}, of nodes and of tools of agents, alone or with text around it (`Bearer
-{{{{ secrets.TOKEN }}}}`). sayso reads the value from `SAYSO_SECRET_NAME` or a mounted file when it is used. The journal,
-questions, logs and Slack see only the reference, and the value is removed from outputs."""
+You can use `{{{{ secrets.NAME }}}}` in these fields of nodes and of agents' tools: {", ".join(fields)}. Text can surround it
+(`Bearer {{{{ secrets.TOKEN }}}}`). sayso reads the value from `SAYSO_SECRET_NAME` or a mounted file when it is used. The
+journal, questions, logs and Slack get only the reference, and sayso removes the value from outputs."""
 
 
 def _durations() -> str:

@@ -40,11 +40,11 @@ def _version() -> str:
 
 ROOT = Group(
     "sayso",
-    "Runbooks and approvals in Slack threads that stop for a person and resume where they stopped.",
+    "Runbooks in Slack threads that pause for people and resume exactly where they left off.",
     {one.name: one for one in (*TOP, *GROUPS)},
     None,
     (
-        option("--home DIR", "Where state is kept. [SAYSO_HOME, else .sayso]"),
+        option("--home DIR", "The folder with sayso's data. [SAYSO_HOME, else .sayso]"),
         option("--flows DIR", "The folder of flows. [SAYSO_FLOWS, else flows]"),
         option("--db FILE|URL", "The database. [SAYSO_DATABASE_URL, else HOME/sayso.db]", name="database"),
         option("-v --verbose", "Print more; -vv prints everything.", int, 0, action="count"),

@@ -199,13 +199,16 @@ TOP = (
         "manifest = flows:manifest_command",
         "Print the Slack app manifest for the served flows.",
         flag("--all", "Include everything that flows can use, not only the served ones.", "show_all"),
-        flag("--agent", "As a Slack agent. Guests lose access to the app, and Slack may not undo this."),
+        flag(
+            "--agent",
+            "Make the app a Slack agent. Guests lose access to it, and you may not be able to undo this.",
+        ),
     ),
     command(
         "verify = store:verify_history",
         """Check that the history of a session is possible, event by event, and that nobody changed it.
 
-        A file is checked without a database. Its signature is checked only if the key is available; the answer says so.
+        A file is checked without a database. Its signature is checked only if the key is available; the result says whether it was.
         """,
         argument("FILE|SESSION", "An exported session, an audit export, or a session's id.", "what")._replace(
             ids="session"
@@ -228,7 +231,7 @@ TOP = (
     command(
         "spend = sessions:show_spend",
         "Show the cost of agents by day (UTC), flow and session, and the rest of today's cap.",
-        option("--days", "How many days, today included.", int, 7, min=1, max=3650),
+        option("--days", "How many days to show, including today.", int, 7, min=1, max=3650),
         JSON,
     ),
 )
@@ -238,7 +241,7 @@ TOP = (
 SESSIONS = (
     command(
         "list = sessions:list_sessions",
-        "List sessions that are not over, newest first, those of `sayso dev` too.",
+        "List open sessions, newest first, including those of `sayso dev`.",
         option(
             "--status STATUS",
             "Only this status: running, waiting, paused, completed, rejected, failed, cancelled.",
@@ -251,7 +254,7 @@ SESSIONS = (
     ),
     command(
         "show = show:show_session",
-        "Show one session: the tree of its nodes and iterations, what it waits for, and whom.",
+        "Show one session: the tree of its nodes and iterations, and whom or what it waits for.",
         SESSION,
         option("--at SEQ", "The state after this event of its journal.", int),
         flag("--conversation", "Include the conversations of its agents: messages, calls, results."),
@@ -336,7 +339,7 @@ SESSIONS = (
         they existed and that nobody changed them.
         """,
         argument("[ID...]", "IDs, or their beginnings.", "texts", list[str], None)._replace(ids="session"),
-        option("--older-than TIME", "All that ended this long ago: 30d, 12h."),
+        option("--older-than TIME", "All sessions that ended at least this long ago: 30d, 12h."),
         option(
             "--person WHO",
             "A Slack ID or e-mail address: every session, note and message that names this person.",
@@ -391,37 +394,39 @@ PROMPTS = (
 
 INBOX = (
     command(
-        "list = act:list_letters", "List dead letters: content, time of arrival, and why each failed.", JSON
+        "list = act:list_letters", "List dead letters: content, arrival time, and why each failed.", JSON
     ),
-    command("retry = act:retry", "Hand it to the bot again after you fixed the cause.", *LETTERS),
-    command("drop = act:drop", "Discard it for good.", *LETTERS),
+    command(
+        "retry = act:retry", "Give dead letters to the bot again, after you have fixed the cause.", *LETTERS
+    ),
+    command("drop = act:drop", "Discard dead letters for good.", *LETTERS),
 )
 
 LOCKS = command("locks = prompts:list_locks", "", JSON)
 LOCKS_RELEASE = command(
     "release = prompts:release_lock",
-    "Release the lock of a session that is on hold, after somebody checked its unfinished work. End other "
+    "Release the lock of a session that is on hold, after you have checked its unfinished work. End other "
     "sessions instead.",
     argument("NAME", "The lock.", "name"),
-    option("--session ID", "The session that holds it, so that no other one loses it.", str, ...)._replace(
-        ids="session"
-    ),
+    option(
+        "--session ID", "The session that must hold the lock; otherwise nothing is released.", str, ...
+    )._replace(ids="session"),
 )
 
 STORE = (
     command(
         "release = store:release_store",
-        """Release a suspended store, after you checked which work may run a second time.
+        """Release a suspended store, after you have checked which work may run a second time.
 
         A store is suspended if it is older than the last acknowledged commit when it is opened: its files were damaged, replaced or
-        restored. `sayso doctor` lists what its sessions may do again.
+        restored. `sayso doctor` lists the work that may run again.
         """,
     ),
     command(
         "compact = store:compact_store",
         """Rewrite the database without deleted data. From then on it frees space automatically.
 
-        This briefly needs as much disk space again. Stop everything that uses the database first.
+        This briefly needs free disk space of the same size. Stop everything that uses the database first.
         """,
     ),
     command(
@@ -536,7 +541,7 @@ GATE = (
     ),
     command(
         "resume = gate:resume",
-        "Resume Claude Code sessions that wait for people, as soon as they have decided; until Ctrl-C.",
+        "Resume waiting Claude Code sessions as soon as people have decided, until Ctrl-C.",
         argument("[ARGUMENT...]", "More arguments for claude, after `--`.", "words", list[str], None),
         flag("--once", "Check once and exit."),
     ),
@@ -579,11 +584,11 @@ GATE = (
 GROUPS = (
     group("sessions", "Inspect, resume and end sessions.", SESSIONS),
     group("prompts", "List and answer open questions.", PROMPTS),
-    group("memory", "Notes that agents wrote for later runs.", MEMORY),
-    group("grants", "Agent calls that people always allow, for some time.", GRANTS),
-    group("gate", "Agents that ask people in Slack before they act.", GATE),
-    group("audit", "What people decided and what ran, for auditors.", AUDIT),
-    group("inbox", "Dead letters: messages and clicks that failed several times.", INBOX),
+    group("memory", "List, edit and delete notes that agents wrote for later runs.", MEMORY),
+    group("grants", "List and revoke grants: agent calls that people always allow for a time.", GRANTS),
+    group("gate", "Let agents ask people in Slack before they act.", GATE),
+    group("audit", "Export what people decided and what ran, for auditors.", AUDIT),
+    group("inbox", "Handle dead letters: messages and clicks that failed several times.", INBOX),
     group(
         "locks",
         "List locks: who holds each one, since when, and who waits for it, in order.",

@@ -21,7 +21,7 @@ WAIT = option(
     bool,
 )
 MODE = (NO_INPUT, WAIT, JSON)
-WHICH = flag("--dry-run", "Only show which.")
+WHICH = flag("--dry-run", "Only show what would be deleted.")
 WHY = option("--reason", "Reason to show.")
 SESSION = argument("ID", "A session ID, or its beginning.", "text")._replace(ids="session")
 PROMPT = argument("ID", "A question ID, or its beginning.", "prompt_id")._replace(ids="prompt")

@@ -1,5 +1,5 @@
-"""From the words of a command line to a command and the values of its options, by `argparse`. A parser is built from the
-table of commands for the group or the command that is called, and for no other one."""
+"""From the words of a command line to a command and the values of its options, by `argparse`. A parser is built from
+the table of commands for the group or the command that is called, and for no other one."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def read(prog: str, of: Command | Group, words: Sequence[str]) -> tuple[Command,
 
 
 class Parser(argparse.ArgumentParser):
-    """The parser of a command or a group. With `complete`, which is told of each option, those of the group's commands hang
-    on it."""
+    """The parser of a command or a group. With `complete`, which is told of each option, those of the group's commands
+    hang on it."""
 
     def __init__(
         self, prog: str, of: Command | Group, *, complete: Complete | None = None, width: int = 0
@@ -75,7 +75,7 @@ class Parser(argparse.ArgumentParser):
                 prog=self.prog, title="commands", metavar="COMMAND", dest="called", **told
             )
             for name, each in of.commands.items():
-                sentence = re.split(r"(?<=\.)\s", each.help, maxsplit=1)[0]
+                sentence = " ".join(re.split(r"(?<=\.)\s", each.help, maxsplit=1)[0].split())
                 commands.add_parser(name, of=each, help=sentence)
 
     def near(self, word: str) -> str:
@@ -112,8 +112,8 @@ def _near(word: str, words: Iterable[str]) -> str:
 
 
 class _Help(argparse.HelpFormatter):
-    """Keeps paragraphs and tables of a text, lists commands as it does options, and names a value once; so that the help is
-    the same with Python 3.11 and 3.13."""
+    """Keeps paragraphs and tables of a text, lists commands as it does options, and names a value once; so that the
+    help is the same with Python 3.11 and 3.13."""
 
     def add_argument(self, action: argparse.Action) -> None:
         for one in action._get_subactions() if isinstance(action, _Words) else [action]:

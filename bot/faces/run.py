@@ -66,9 +66,9 @@ class Behind(NamedTuple):
 
 
 class Facts(Struct, frozen=True, kw_only=True):
-    """Facts about a run that are not its own: the known `ids`, the session ahead in the queue for its lock (`behind`), the
-    progress of running nodes by path (`meters`), the resources that later steps lack here, and the address of the control
-    `room`."""
+    """Facts about a run that are not its own: the known `ids`, the session ahead in the queue for its lock (`behind`),
+    the progress of running nodes by path (`meters`), the resources that later steps lack here, and the address of the
+    control `room`."""
 
     ids: Ids = None
     behind: Behind | None = None
@@ -185,8 +185,8 @@ def _waiting(state: State, flow: Flow, facts: Facts) -> tuple[str, Words]:
         return EMOJI["waiting"], ("*Waiting* for the provider, next try at ", *again)
     if next_one.purpose == "followUp":
         return LISTENING, ("*Listening* for a reply here until ", due, " · `done` ends it")
-    retries = " to try again" if next_one.purpose == "retry" else ""
-    return EMOJI["waiting"], (f"*Waiting*{retries} until ", due)
+    until = ", next try: " if next_one.purpose == "retry" else " until "
+    return EMOJI["waiting"], (f"*Waiting*{until}", due)
 
 
 def out_of_reach(reason: str | None) -> str:
@@ -292,8 +292,8 @@ def _grouped(waits: Waits, paths: Sequence[str], most_ahead: int) -> list[Step]:
 
 
 def lock_wait(state: State, behind: Behind | None) -> Words:
-    """Describe a wait for a lock: `lock deploy-x, held by session-1 · 2nd in the queue`; empty if it does not wait for a
-    lock."""
+    """Describe a wait for a lock: `lock deploy-x, held by session-1 · 2nd in the queue`; empty if it does not wait for
+    a lock."""
     if state.lock is None or state.ended or not limits.pending(state):
         return ()
     name = ("lock ", Code(state.lock.name))

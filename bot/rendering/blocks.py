@@ -113,7 +113,7 @@ def lacking(lacks: Sequence[str]) -> list[Block]:
     """Return a note about resources of a flow that are missing here; empty if there are none."""
     if not lacks:
         return []
-    return [small(f"⚠️ Missing here and needed later: {one_line('; '.join(lacks), 500)}", most=600)]
+    return [small(f"⚠️ Missing, but needed later: {one_line('; '.join(lacks), 500)}", most=600)]
 
 
 LABEL = 75

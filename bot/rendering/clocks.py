@@ -11,7 +11,7 @@ from bot.rendering.text import as_code, date, one_line, safe, whom
 from engine.flow import Flow
 from engine.journal.queries import people_among
 from engine.journal.state import Asked, State
-from engine.language.counting import elapsed, ordinal
+from engine.language.counting import elapsed, ordinal, plural
 
 _REMEDY = {
     "is_archived": "Unarchive it",
@@ -40,7 +40,8 @@ def _until(prompt: Asked) -> str:
 def escalation(
     state: State, prompt: Asked, flow: Flow, names: Mapping[str, str], step: int, link: str | None
 ) -> str:
-    """Return the escalation message for the question's own thread: it mentions the people, and names notified channels."""
+    """Return the escalation message for the question's own thread: it mentions the people, and names notified
+    channels."""
     told = prompt.escalate[step]
     people = [entry for entry in told["to"] if not entry.startswith("dm:") and entry in people_among([entry])]
     called = f"{whom(people, state.actor, names)}: " if people else ""
@@ -87,8 +88,9 @@ def deleted_too_often(state: State, prompt: Asked, flow: Flow) -> str:
     channel = (state.thread or {}).get("channel")
     return (
         f"⚠️ The question *{safe(label_of(flow, prompt.path))}* of *{safe(one_line(flow.name, 80))}* in <#{channel}> was deleted "
-        f"{prompt.reposts + 1} times and is not shown again. It is still open{_until(prompt)}: "
-        f"`sayso prompts answer {safe(prompt.prompt_id)}` answers it; `cancel` in the thread ends the run."
+        f"{plural(prompt.reposts + 1, 'time')}, so it is not shown again. The question is still waiting for an answer"
+        f"{_until(prompt)}. To answer it, use `sayso prompts answer {safe(prompt.prompt_id)}`; to end the run, write "
+        "`cancel` in the thread."
     )
 
 

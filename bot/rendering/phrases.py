@@ -325,8 +325,8 @@ _EDITED = {
 
 
 def confirm_cancel(sessions: Sequence[tuple[str, str]]) -> tuple[str, list[Json]]:
-    """The question before sessions (flow and id) are ended, each by a button of its own, as text and blocks. The last ones
-    of many are offered, and the others the next time."""
+    """The question before sessions (flow and id) are ended, each by a button of its own, as text and blocks. The last
+    ones of many are offered, and the others the next time."""
     left, sessions = len(sessions) - _MOST_CANCELLED, sessions[-_MOST_CANCELLED:]
     names = " or ".join(f"*{escape(one_line(flow, 40))}*" for flow, _ in sessions)
     text = f"Cancel {names}? Finished steps are not undone; nothing more starts."
@@ -398,7 +398,7 @@ def alike_text(count: int, latest_ts: str) -> str:
 def shared_text(flow_name: str) -> str:
     """Told to the thread when strangers can read it from now on."""
     return (
-        f"⚠️ This channel is now shared with another organization, so *{escape(flow_name)}* is paused. Answers are kept. "
+        f"⚠️ This channel is now shared with another organisation, so *{escape(flow_name)}* is paused. Answers are kept. "
         "To continue here anyway, write `resume`."
     )
 

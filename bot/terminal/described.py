@@ -62,7 +62,7 @@ INTERRUPTED = {
 _HELPED = {
     "room": "the answer was cut off: retrying with more room",
     "model": "the model declined: asking {model}",
-    "compact": "the conversation is too long: summarizing",
+    "compact": "the conversation is too long: summarising",
     "go_on": "the answer was cut off: continuing",
     "resend": "the model paused: continuing",
     "said": "the answer was empty: retrying",
@@ -80,7 +80,8 @@ class Described(NamedTuple):
 
 
 def described(state: State, event: Event) -> Iterator[Described]:
-    """The lines for an event, none where it says nothing to people. `state` is the session's state after it, or later."""
+    """The lines for an event, none where it says nothing to people. `state` is the session's state after it, or
+    later."""
     yield from _work(state, event, event.path or "")
     yield from _agents(state, event, event.path or "")
     yield from _people(state, event, event.path or "")
@@ -181,7 +182,7 @@ def _agents(state: State, event: Event, path: str) -> Iterator[Described]:
             what = f"the API dropped {left_out} of earlier thinking"
             yield Described("interrupted", event.turn or "", what)
         case ev.AgentCompacted():
-            yield Described("completed", event.turn, f"{plural(event.replaced, 'message')} summarized")
+            yield Described("completed", event.turn, f"{plural(event.replaced, 'message')} summarised")
         case ev.AgentBudget():
             yield Described("person", f"{person(event.actor)} let {path} continue past its cap")
         case ev.AgentOutcome(actor=None) if event.how != "ask":

@@ -1,8 +1,9 @@
 """Logins, and the checks that every request passes.
 
-A login is made by the token that was printed at the start, or by an OIDC provider (`bot.web.oidc`). It is a cookie that no
-script can read and that no other site's page sends (`SameSite=Strict`). Where a proxy says who somebody is (`bot.web.proxy`),
-there is none. What changes something needs a header beside it that only a page of this origin can set.
+A login is made by the token that was printed at the start, or by an OIDC provider (`bot.web.oidc`). It is a cookie that
+no script can read and that no other site's page sends (`SameSite=Strict`). Where a proxy says who somebody is
+(`bot.web.proxy`), there is none. What changes something needs a header beside it that only a page of this origin can
+set.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ SECONDS = 12 * 3600.0
 """The time for which a login holds."""
 _MOST_LOGINS = 1_000
 NO_LOGIN = "You are not logged in."
-_ENDED = "Your login has ended: it was too old, or the control room was started again."
-NOT_LISTED = "You are not listed among those who may look here (SAYSO_WEB_USERS, SAYSO_ADMINS)."
+_ENDED = "Your login has expired, or the control room was restarted. Please log in again."
+NOT_LISTED = "You don't have access: you are not listed in SAYSO_WEB_USERS or SAYSO_ADMINS."
 _HERE = ("127.0.0.1", "localhost", "::1")
 CHANGES = "X-Sayso"
 """The header of requests that change something: it takes a page of this origin to send it."""
@@ -64,11 +65,14 @@ class Access:
         return []
 
     def by_token(self, given: str) -> str:
-        """A new login for whoever has the token, which is too long to be guessed. Raises `PermissionError` for another one."""
+        """A new login for whoever has the token, which is too long to be guessed. Raises `PermissionError` for another
+        one."""
         if self._local is None or self.token is None:
-            raise PermissionError("Nobody logs in with a token here.")
+            raise PermissionError("You cannot log in with a token here.")
         if not hmac.compare_digest(given.encode(errors="replace"), self.token.encode()):
-            raise PermissionError("This is not the token that was printed when this page was started.")
+            raise PermissionError(
+                "This token is wrong. Use the one that `sayso web` printed when it started."
+            )
         return self.login(self._local)
 
     def address(self, url: str) -> str:
@@ -116,17 +120,18 @@ class Access:
 
 
 def who_is_listed(settings: Settings) -> frozenset[str]:
-    """Ids of Slack and e-mail addresses of those who may look, in small letters. Raises `SettingsError` where that is nobody."""
+    """Ids of Slack and e-mail addresses of those who may look, in small letters. Raises `SettingsError` where that is
+    nobody."""
     entries = frozenset(entry.lower() for entry in (*settings.web.users, *settings.admins))
     if not entries:
-        raise SettingsError("Nobody may look: SAYSO_WEB_USERS and SAYSO_ADMINS name nobody.")
+        raise SettingsError("Nobody has access: SAYSO_WEB_USERS and SAYSO_ADMINS are empty.")
     return entries
 
 
 def checked_url(name: str, url: str) -> None:
     """Return if nobody between can read what is sent to the address of this setting. Raises `SettingsError`."""
     if not is_private(url):
-        raise SettingsError(f"{name} is {url}; it has to be https.")
+        raise SettingsError(f"{name} is {url}, but must be an https address.")
 
 
 def is_private(url: str) -> bool:

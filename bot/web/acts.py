@@ -1,8 +1,8 @@
 """Changes from the page: each is a request in the inbox with whoever asks for it, and what the policy makes of
 it there counts. Nothing is decided here.
 
-Somebody of Slack acts by their id: the running bot, which alone can ask Slack, looks up the facts on which the policy decides
-(`bot.handlers.web_requests`).
+Somebody of Slack acts by their id: the running bot, which alone can ask Slack, looks up the facts on which the policy
+decides (`bot.handlers.web_requests`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from engine.storage.group_commit import Writer
 
 REPLY_SECONDS = 10.0
 """The time for which the page waits until a living process has taken a request; it is kept in any case."""
-_NO_ID = "Your login does not say who you are in Slack, so you can only look. Log in with Slack to change something."
+_NO_ID = "Your login does not include your Slack ID, so you can look but change nothing. To make changes, log in with Slack."
 _AT_TERMINAL = (
     "This run belongs to a terminal, so it can't be changed from here. Ask the person who started it."
 )
@@ -70,15 +70,15 @@ class Acts:
         """Put a request into the inbox, and wait a moment for its outcome; `session` in the answer is the session that tries
         this one again. Raises `RequestRefused`, `SaysoError`."""
         if do not in FIELDS:
-            raise RequestRefused("bad_request", f"There is no request {do!r} on this page.")
+            raise RequestRefused("bad_request", f"This page has no request {do!r}.")
         if unknown := given.keys() - {"session", "do", *FIELDS[do]}:
-            raise RequestRefused("bad_request", f"A request {do!r} has no field {min(unknown)!r}.")
+            raise RequestRefused("bad_request", f"The request {do!r} has no field {min(unknown)!r}.")
         refuse_long(dict(given))
         head = await self._writer.call(self._head, session_id, do, actor)
         fields = {name: given[name] for name in FIELDS[do] if given.get(name) is not None}
         for name, value in fields.items():
             if not isinstance(value, _TYPES.get(name, str)):
-                raise RequestRefused("bad_request", f"{name} is of another type than this page sends.")
+                raise RequestRefused("bad_request", f"{name} has the wrong type.")
         key = f"web:{os.urandom(12).hex()}"
         if actor.kind == "local":
             item = remote_commands.item(key, head.session_id, do, actor=actor, **fields)
@@ -93,8 +93,8 @@ class Acts:
         return done
 
     def no_start(self, actor: Actor, flow: Flow) -> str | None:
-        """The reason why somebody may not start a flow, as far as it is known here: the bot knows channels, groups and rotas.
-        None if they may."""
+        """The reason why somebody may not start a flow, as far as it is known here: the bot knows channels, groups and
+        rotas. None if they may."""
         if (problem := self.looks_only(actor)) is not None:
             return str(problem)
         listed = flow.allowed_to_start
@@ -120,13 +120,14 @@ class Acts:
         return Gate("", admins, guests)(known, action, state, asked)
 
     async def start(self, actor: Actor, flow: Flow, channel: Json, inputs: Json) -> dict[str, Json]:
-        """Ask the bot to start a flow in a channel, and wait a moment for its session. Raises `RequestRefused`, `InvalidInputs`."""
+        """Ask the bot to start a flow in a channel, and wait a moment for its session. Raises `RequestRefused`,
+        `InvalidInputs`."""
         if (problem := self.looks_only(actor)) is not None:
             raise problem
         if not isinstance(channel, str) or not channel.strip():
-            raise RequestRefused("bad_request", "Please name a channel: #NAME, or its id.")
+            raise RequestRefused("bad_request", "Please give a channel: #NAME or its ID.")
         if not isinstance(inputs, dict):
-            raise RequestRefused("bad_request", 'The inputs have to be an object: {"NAME": VALUE}.')
+            raise RequestRefused("bad_request", 'The inputs must be an object: {"NAME": VALUE}.')
         coerce_inputs(flow, inputs)
         item = asked_item(
             os.urandom(8).hex(), flow.name, channel.strip(), inputs, actor, "in the control room"
@@ -167,7 +168,7 @@ class Acts:
             return RequestRefused("not_allowed", _AT_TERMINAL)
         if not head.thread_key and not self._served(head):
             return SessionError(
-                f"This run belongs to a terminal, and none has it open now. Go on there: {self.go_on(head)}"
+                f"This run belongs to a terminal, and no terminal has it open. Continue it there: {self.go_on(head)}"
             )
         return None
 

@@ -1,10 +1,11 @@
 """Logins by an OIDC provider (Slack, Google, Okta, …), as Authlib does them: the code flow with PKCE, state and nonce.
 
-Who may look is listed (`SAYSO_WEB_USERS`, `SAYSO_ADMINS`), by an e-mail address that the provider has verified, or by the id
-that *Sign in with Slack* tells. What they may change is the policy's to say, and for that their id in Slack is needed.
+Who may look is listed (`SAYSO_WEB_USERS`, `SAYSO_ADMINS`), by an e-mail address that the provider has verified, or by
+the id that *Sign in with Slack* tells. What they may change is the policy's to say, and for that their id in Slack is
+needed.
 
-A login under way is kept by the browser that began it, in a cookie that is signed and short-lived: nobody else's attempts can
-end it, and there is nothing here that fills up.
+A login under way is kept by the browser that began it, in a cookie that is signed and short-lived: nobody else's
+attempts can end it, and there is nothing here that fills up.
 """
 
 from __future__ import annotations
@@ -39,15 +40,16 @@ _PROVIDER_SECONDS = 10
 
 
 class Oidc(Access):
-    """Logins by the provider of these settings. Raises `SettingsError` where they are not complete, or Authlib is not here."""
+    """Logins by the provider of these settings. Raises `SettingsError` where they are not complete, or Authlib is not
+    here."""
 
     def __init__(self, settings: Settings, clock: Callable[[], float]) -> None:
         super().__init__(None, clock)
         given = settings.web
         if not (given.url and given.issuer and given.client_id and given.client_secret):
             raise SettingsError(
-                "Logins of others need SAYSO_WEB_URL, SAYSO_WEB_OIDC_ISSUER, SAYSO_WEB_OIDC_CLIENT and SAYSO_WEB_OIDC_SECRET, "
-                "or a proxy that knows them (docs/control-room.md)."
+                "To let other people log in, set SAYSO_WEB_URL, SAYSO_WEB_OIDC_ISSUER, SAYSO_WEB_OIDC_CLIENT and "
+                "SAYSO_WEB_OIDC_SECRET, or use a proxy that identifies them (docs/control-room.md)."
             )
         checked_url("SAYSO_WEB_URL", given.url)
         checked_url("SAYSO_WEB_OIDC_ISSUER", given.issuer)
@@ -62,7 +64,7 @@ class Oidc(Access):
             from joserfc import errors, jwk, jws, jwt
         except ImportError as error:
             raise SettingsError(
-                f"Logins by a provider need Authlib ({error}): pip install 'sayso[web]'."
+                f"Logins through a provider need Authlib ({error}): pip install 'sayso[web]'."
             ) from error
         self._client: Callable[[], Any] = partial(
             AsyncOAuth2Client,
@@ -129,10 +131,12 @@ class Oidc(Access):
             pending = token.claims
         given = request.query.get("state", "")
         if pending is None or not compare_digest(pending["state"].encode(), given.encode(errors="replace")):
-            raise PermissionError("This login did not begin here, or too long ago. Begin again.")
+            raise PermissionError(
+                "This login was not started here, or was started too long ago. Please log in again."
+            )
         if "code" not in request.query:
             raise PermissionError(
-                f"The provider refused: {request.query.get('error', 'it gave no code')[:100]}."
+                f"The provider refused the login: {request.query.get('error', 'it gave no code')[:100]}."
             )
         claims = await self._claims(request.query["code"], pending)
         email = str(claims.get("email") or "").lower() if claims.get("email_verified") is True else ""
@@ -148,11 +152,11 @@ class Oidc(Access):
             return self._found[1]
         found = await _document(http, f"{self._issuer}/.well-known/openid-configuration")
         if str(found.get("issuer", "")).rstrip("/") != self._issuer:
-            raise PermissionError("The provider calls itself otherwise than SAYSO_WEB_OIDC_ISSUER does.")
+            raise PermissionError("The provider's issuer is not the one in SAYSO_WEB_OIDC_ISSUER.")
         for end in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
             if not is_private(str(found.get(end))):
                 raise PermissionError(
-                    f"The provider's {end} is no https address. Is SAYSO_WEB_OIDC_ISSUER right?"
+                    f"The provider's {end} is not an https address. Is SAYSO_WEB_OIDC_ISSUER right?"
                 )
         self._found = (self._clock() + _LOGIN_SECONDS, found)
         return found
@@ -172,19 +176,20 @@ class Oidc(Access):
             claims.validate(leeway=_LEEWAY)
         except self._unverified as error:
             log.warning("a login was refused: %s", error)
-            raise PermissionError("What the provider says of you does not verify.") from error
+            raise PermissionError("The provider's answer about you does not verify.") from error
         return dict(claims)
 
     @asynccontextmanager
     async def _provider(self) -> AsyncIterator[Any]:
-        """A client of the provider, which follows no redirect. Raises `PermissionError` for all that goes wrong there."""
+        """A client of the provider, which follows no redirect. Raises `PermissionError` for all that goes wrong
+        there."""
         try:
             async with asyncio.timeout(_PROVIDER_SECONDS), self._client() as http:
                 yield http
         except self._refusals as error:
-            raise PermissionError(f"The provider refused: {str(error.error)[:100]}.") from error
+            raise PermissionError(f"The provider refused the login: {str(error.error)[:100]}.") from error
         except (*self._unreachable, TimeoutError, ValueError) as error:
-            raise PermissionError("The provider cannot be reached now.") from error
+            raise PermissionError("The provider cannot be reached right now.") from error
 
 
 def _sent_to(url: str) -> web.Response:
@@ -196,5 +201,5 @@ async def _document(http: Any, url: str) -> dict[str, Any]:
     answer = await http.request("GET", url, withhold_token=True)
     found = answer.json()
     if answer.status_code != 200 or not isinstance(found, dict):
-        raise PermissionError(f"The provider refused ({answer.status_code}).")
+        raise PermissionError(f"The provider refused the login ({answer.status_code}).")
     return found

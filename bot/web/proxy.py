@@ -1,7 +1,7 @@
 """Logins by a proxy in front, which says in a header who somebody is, and proves by a secret that it is that proxy.
 
-A header can be sent by anybody who reaches this port, so it counts for nothing without the secret. Whatever is not exactly one
-secret and one name that could be somebody's is refused, request by request: nothing is kept here.
+A header can be sent by anybody who reaches this port, so it counts for nothing without the secret. Whatever is not
+exactly one secret and one name that could be somebody's is refused, request by request: nothing is kept here.
 """
 
 from __future__ import annotations
@@ -34,12 +34,14 @@ class Proxy(Access):
         given = settings.web
         if not (given.url and given.proxy_header and given.proxy_secret) or given.issuer:
             raise SettingsError(
-                "Logins by a proxy need SAYSO_WEB_URL, SAYSO_WEB_PROXY_HEADER and SAYSO_WEB_PROXY_SECRET, and no "
-                "SAYSO_WEB_OIDC_ISSUER beside them."
+                "To let a proxy identify people, set SAYSO_WEB_URL, SAYSO_WEB_PROXY_HEADER and SAYSO_WEB_PROXY_SECRET, "
+                "and remove SAYSO_WEB_OIDC_ISSUER."
             )
         checked_url("SAYSO_WEB_URL", given.url)
         if not _HEADER.fullmatch(given.proxy_header) or given.proxy_header.lower() == SECRET.lower():
-            raise SettingsError(f"SAYSO_WEB_PROXY_HEADER is {given.proxy_header}, which names no header.")
+            raise SettingsError(
+                f"SAYSO_WEB_PROXY_HEADER is {given.proxy_header}, which is not a usable header name."
+            )
         if not _LONG_ENOUGH.fullmatch(given.proxy_secret):
             raise SettingsError(
                 "SAYSO_WEB_PROXY_SECRET takes 32 to 256 characters without spaces. Make one: "
@@ -49,20 +51,21 @@ class Proxy(Access):
         self._header, self._secret = given.proxy_header, given.proxy_secret.encode()
 
     def of(self, request: web.Request) -> Login:
-        """The person whom the proxy names. Raises `PermissionError` where it does not vouch for exactly one who is listed."""
+        """The person whom the proxy names. Raises `PermissionError` where it does not vouch for exactly one who is
+        listed."""
         proofs, names = (request.headers.getall(name, []) for name in (SECRET, self._header))
         if len(proofs) != 1 or not compare_digest(proofs[0].encode(errors="replace"), self._secret):
             raise PermissionError(
-                f"This did not come through the proxy: its header {SECRET} is missing, or is not SAYSO_WEB_PROXY_SECRET."
+                f"This request did not come through the proxy: the header {SECRET} is missing or wrong."
             )
         if len(names) != 1:
             raise PermissionError(
-                f"The proxy has to send {self._header} once, to say who you are; it sent it {len(names)} times."
+                f"The proxy must send the header {self._header} with your name once; it came {len(names)} times."
             )
         slack, email = _SLACK_ID.fullmatch(names[0]), _ADDRESS.fullmatch(names[0])
         if not (slack or email):
             raise PermissionError(
-                f"What the proxy says in {self._header} is neither an id of Slack nor an e-mail address."
+                f"The proxy's header {self._header} has neither a Slack ID nor an e-mail address."
             )
         if names[0].lower() not in self._listed:
             raise PermissionError(NOT_LISTED)

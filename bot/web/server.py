@@ -1,7 +1,7 @@
 """The control room as a server: which address serves what, and the checks of every request.
 
-Requests must name a host of ours and come from no other origin; all but the login needs one; what changes something needs
-`--write` too. It reads a store of its own, beside a bot that runs, and follows it by what changed.
+Requests must name a host of ours and come from no other origin; all but the login needs one; what changes something
+needs `--write` too. It reads a store of its own, beside a bot that runs, and follows it by what changed.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ PERIODS = {
 }
 """Times before now in which a session was started that is asked for."""
 _TABS = ("steps", "step", "conversation", "journal", "inputs", "sent")
-_READ_ONLY = "This page only shows. Start it with --write to change something."
+_READ_ONLY = "This page is read-only. To make changes, start it with --write."
 _ELSEWHERE = (
-    "This address is not served here. Open the one that was printed; a proxy has to pass the header Host on."
+    "This address is not served here. Open the printed address. A proxy must pass on the header Host."
 )
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Work = Callable[[web.Request], dict[str, Json]]
@@ -72,8 +72,8 @@ LOGIN = web.RequestKey("login", Login)
 
 
 class Room:
-    """The control room over one store. `write`: true if things may be changed here; `link_to` gives the address of a thread, and
-    `chat` is the address of the local workspace, where there is one."""
+    """The control room over one store. `write`: true if things may be changed here; `link_to` gives the address of a
+    thread, and `chat` is the address of the local workspace, where there is one."""
 
     def __init__(
         self,
@@ -344,11 +344,12 @@ class Room:
         """The reason why somebody cannot start a flow here; None if they can ask for it."""
         flow = self._flows.get(name)
         if flow is None:
-            return f"There is no flow {name} here, or not any more."
+            return f"There is no flow {name} here."
         return self._acts.no_start(actor, flow)
 
     def _start(self, request: web.Request) -> dict[str, Json]:
-        """The flows that somebody can start, why not the others, and the form of one, filled in as another session was."""
+        """The flows that somebody can start, why not the others, and the form of one, filled in as another session
+        was."""
         actor, (name, like) = request[LOGIN].actor, (request.query.get(each, "") for each in ("flow", "like"))
         reasons = {each: self._no_start(actor, each) for each in sorted(self._flows)}
         refused = dict.fromkeys(filter(None, reasons.values()))
@@ -474,7 +475,7 @@ def _is_program(request: web.Request) -> bool:
 
 
 _INTERNAL = (
-    "The control room failed at this; other views may still work. Its log (where `sayso web` runs) says why."
+    "The control room could not show this; other views may still work. The log of `sayso web` says why."
 )
 _STATUSES: tuple[tuple[type[SaysoError], int], ...] = (
     (UnknownSession, 404),
@@ -493,7 +494,7 @@ def _number(request: web.Request, name: str, otherwise: Any) -> Any:
     if not text:
         return otherwise
     if not text.isdecimal() or len(text) > 12:
-        raise SaysoError(f"{name} is {text[:40]!r}; it takes a number.")
+        raise SaysoError(f"{name} is {text[:40]!r}, but must be a number.")
     return int(text)
 
 
@@ -503,9 +504,9 @@ async def _body(request: web.Request) -> dict[str, Json]:
     try:
         body = read_json(await request.read())
     except NotJson as error:
-        raise web.HTTPBadRequest(reason="The body is no JSON that can be read exactly.") from error
+        raise web.HTTPBadRequest(reason="The body is not JSON that can be read exactly.") from error
     if not isinstance(body, dict):
-        raise web.HTTPBadRequest(reason="The body is no object.")
+        raise web.HTTPBadRequest(reason="The body is not a JSON object.")
     return body
 
 
@@ -521,7 +522,7 @@ async def running(room: Room, host: str, port: int | None) -> AsyncIterator[str]
             except (OSError, OverflowError) as error:
                 problem = str(getattr(error, "strerror", None))
         else:
-            raise UsageError(f"Nothing can listen at {host}:{port or PORT}: {problem}.")
+            raise UsageError(f"Cannot listen on {host}:{port or PORT}: {problem}.")
         if port is None:
             remember_port(room.port_file, int(url.rpartition(":")[2]))
         yield url

@@ -76,7 +76,7 @@ class TriggerDoc(Config):
     """The channels for `message` and `reaction`: ids (`C012345`) or names (`#ops`). Default: every channel that the
     bot is in."""
     from_bots: Bots = False
-    """If `message` also matches messages of apps: `true`, or the ids of the apps (`B012345`, `A012345`). Default:
+    """True if `message` also matches messages of apps, or a list of the apps' ids (`B012345`, `A012345`). Default:
     people only."""
     dedupe: Duration | None = None
     """For `message`: after a message starts a run, equal messages start none for this time. The run's thread says
@@ -128,9 +128,9 @@ class LimitsDoc(Config):
     """The most dollars for all agents of a run together. Before a model call that could exceed it, people are
     asked."""
     max_tokens_total: Count | None = None
-    """The most tokens for them together, sent and received; likewise."""
+    """The most tokens for all agents of a run together, sent and received. Before it is exceeded, people are asked."""
     max_turns: Count | None = None
-    """The most model calls for them together; likewise."""
+    """The most model calls for all agents of a run together. Before it is exceeded, people are asked."""
 
 
 class RetryDoc(Config):
@@ -169,7 +169,7 @@ class EdgeDoc(Config):
     with the edge, fails. `continue`: the flow continues without going back. `ask`: people choose to go back once
     more, continue, or stop."""
     gate: Literal["any", "all"] | None = None
-    """The start of `to`: after `all` its edges are resolved and at least one is taken (default), or after `any` one
+    """When `to` starts: once `all` its edges are resolved and at least one is taken (default), or once `any` one
     is taken. Not for loop edges."""
 
     @classmethod
@@ -259,8 +259,8 @@ class FlowDoc(Config):
     triggers: list[TriggerDoc] = Field(default_factory=list)
     """Other ways to start it."""
     allowed_to_start: Annotated[list[Person], Field(min_length=1)] | None = None
-    """People who may start it: user ids, e-mail addresses, user groups (`@sre`), `channel`, and `local:<user>` for `sayso
-    start-flow`. Default: the members of the channel."""
+    """People who may start it: user ids, e-mail addresses, user groups (`@sre`), `channel`, and `local:<user>` for
+    `sayso start-flow`. Default: the members of the channel."""
     channels: Annotated[list[Channel], Field(min_length=1)] | None = None
     """Channels in which it may be started: ids (`C012345`) or names (`#ops`). Default: wherever the bot is."""
     limits: LimitsDoc = Field(default_factory=lambda: LimitsDoc.model_validate({}))

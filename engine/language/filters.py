@@ -546,7 +546,7 @@ FILTERS: dict[str, tuple[Callable[..., Any], int, str]] = {
     "sum": (
         DEFAULT_FILTERS["sum"],
         LIST,
-        "the sum of the items, 0 of an empty list; of their fields: `sum(attribute='size')`",
+        "the sum of the items, 0 for an empty list; of their fields: `sum(attribute='size')`",
     ),
     "title": (_text(DEFAULT_FILTERS["title"]), PRESENT, "each word with its first letter in upper case"),
     "tojson": (_tojson, ANYTHING, "the value as JSON text; `tojson(indent=2)` is easier to read"),
@@ -598,8 +598,8 @@ def kinds_taken(parameter: inspect.Parameter) -> int:
 def refused(
     name: str, function: Callable[..., Any], value: Any, arguments: inspect.BoundArguments
 ) -> str | None:
-    """Why arguments that are written out are wrong, whatever the filter or test is for; `value` where that is written out,
-    too."""
+    """Why arguments that are written out are wrong, whatever the filter or test is for; `value` where that is written
+    out, too."""
     tried = _SAMPLES.get(name, NOT_TRIED) if value is NOT_TRIED else value
     if tried is NOT_TRIED or function.__module__ != __name__:
         return None  # those of Jinja may need more than their arguments

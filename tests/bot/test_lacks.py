@@ -90,6 +90,6 @@ async def test_a_form_before_a_start_says_it() -> None:
     nobody: Any = None
     form = StartForm(nobody, nobody, nobody, nobody, lacks, nobody)
     first = (await form.page_about(flow, {"flow": "f", "user": "U1"}))["blocks"]
-    assert first[0]["elements"][0]["text"] == "⚠️ Missing here and needed later: secret TOKEN is not set"
+    assert first[0]["elements"][0]["text"] == "⚠️ Missing, but needed later: secret TOKEN is not set"
     missing.clear()
     assert (await form.page_about(flow, {"flow": "f", "user": "U1"}))["blocks"] == first[1:]

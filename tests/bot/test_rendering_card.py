@@ -89,7 +89,7 @@ def test_a_timer_is_shown() -> None:
 def test_a_card_says_what_is_missing_for_what_is_to_come() -> None:
     """A secret that is not set is on the card from the start."""
     made = card(session(prompt()), FLOW, T1, lacks=["secret TOKEN is not set: set SAYSO_SECRET_TOKEN"])
-    assert "⚠️ Missing here and needed later: secret TOKEN is not set" in "".join(plain_texts(made.blocks))
+    assert "⚠️ Missing, but needed later: secret TOKEN is not set" in "".join(plain_texts(made.blocks))
 
 
 def test_a_card_names_the_end_at_which_its_flow_ended() -> None:

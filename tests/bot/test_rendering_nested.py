@@ -83,7 +83,7 @@ def test_a_retry_says_which_try_comes_and_when() -> None:
     (line,) = [line for line in lines(case) if "🔁" in line]
     assert line.startswith("› 🔁 Apply · try 2 of 3 at 2026-")
     assert line.endswith("· exit code 1")
-    assert lines(case)[0].startswith("🟡 *Waiting* to try again until <!date^")
+    assert lines(case)[0].startswith("🟡 *Waiting*, next try: <!date^")
 
 
 def test_two_parallel_questions_can_be_told_apart() -> None:

@@ -210,10 +210,10 @@ def test_a_duplicate_can_be_neither_pressed_nor_taken_for_the_first() -> None:
     assert made.blocks[0]["block_id"] != block_key("prompt:1")
 
 
-def test_whoever_deletes_a_question_again_and_again_is_told_the_word_that_ends_the_run() -> None:
+def test_deleting_a_question_again_and_again_names_the_word_that_ends_the_run() -> None:
     """`stop` would only pause it."""
     one = prompt(reposts=3)
-    assert "`cancel` in the thread ends the run" in deleted_too_often(session(one), one, Flow())
+    assert "to end the run, write `cancel` in the thread" in deleted_too_often(session(one), one, Flow())
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ async def test_a_channel_that_is_shared_pauses_its_runs(workspace: TownWorkspace
     """When another organisation can read the channel, its run is paused and says so; `resume` of its owner continues."""
     thread = await start_flow(workspace, "ana", "ops", "asks", says="First?")
     workspace.admin.share(workspace.channel("ops"))
-    await thread.says("This channel is now shared with another organization")
+    await thread.says("This channel is now shared with another organisation")
     await thread.reply("ana", "fine")
     await whispered(workspace, "ana", "will use it after `resume`")
     assert thread.find("Approval needed") is None

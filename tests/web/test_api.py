@@ -167,7 +167,8 @@ async def test_a_step_is_told_in_full(visitor: Visitor) -> None:
 
 
 async def test_a_journal_is_read_in_pages_and_event_by_event(visitor: Visitor, home: Path) -> None:
-    """More of them are shown with each press, up to the event that is looked at at least; one is told with all that it says."""
+    """More of them are shown with each press, up to the event that is looked at at least; one is told with all that it
+    says."""
     long = await roomful.long_one(home / "sayso.db", hosts=60)
     shown, wanted = 0, ""
     while shown < (told := await visitor.get(f"sessions/{long}", tab="journal", events=wanted))["last"]:
@@ -360,7 +361,8 @@ async def test_a_run_opens_at_the_step_that_failed_first_not_at_what_ran_because
 async def test_a_failed_run_is_found_by_its_error_as_it_is_read(
     visitor: Visitor, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every word of the reason in the list finds it: quotes, further lines, and however much the error says beside it."""
+    """Every word of the reason in the list finds it: quotes, further lines, and however much the error says beside
+    it."""
     error = Failed("disk", 'the "blue" disk\n\nis ünwell', {"log": "x" * 3_000})
 
     async def done(*_: object) -> Outcome:
@@ -414,7 +416,8 @@ async def test_a_failed_loop_names_its_item_in_the_list(
 async def test_steps_are_called_as_people_know_them(
     visitor: Visitor, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The list of steps, the graph, a step's place and a comparison have names and items in place of ids and numbers."""
+    """The list of steps, the graph, a step's place and a comparison have names and items in place of ids and
+    numbers."""
     one, two = await named(home, monkeypatch, 2)
     told = await visitor.get(f"sessions/{one}")
     assert [step["called"] for step in told["steps"]] == ["All hosts", "web-1", "Check", "web-2", "Check"]
@@ -557,11 +560,12 @@ async def test_nonsense_is_refused_in_words(visitor: Visitor) -> None:
     for at, headers in product(("x", "-1", "9999999999999", "%00"), (PROGRAM, {})):
         async with visitor.http.get(f"{there}?at={at}", headers=headers) as answer:
             assert answer.status == 400, at
-            assert "it takes a number" in await answer.text(), at
+            assert "must be a number" in await answer.text(), at
 
 
 async def test_what_was_erased_is_told_no_more(tmp_path: Path) -> None:
-    """A session that is erased while the page runs is neither shown from memory nor found by its words; it stays in the list."""
+    """A session that is erased while the page runs is neither shown from memory nor found by its words; it stays in the
+    list."""
     file, keys = tmp_path / "sayso.db", (b"k" * 32,)
     open_sqlite(file, encryption_keys=keys).close()
     async with roomful.engine_at(file, keys=keys) as engine:

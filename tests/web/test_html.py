@@ -54,7 +54,7 @@ TABS = {
     "step": "Choose a step in the graph",
     "journal": "session:start",
     "inputs": "<code>version</code>",
-    "sent": "What was sent to Slack",
+    "sent": "Messages to Slack",
 }
 
 

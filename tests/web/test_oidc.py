@@ -139,16 +139,17 @@ async def goes_there(http: ClientSession, url: str) -> str:
 
 
 async def test_a_way_back_that_did_not_begin_in_this_browser_is_refused(home: Path) -> None:
-    """Nobody is logged in as somebody else by a link; whoever tries it ends nothing for whom it is, and they walk it once."""
+    """Nobody is logged in as somebody else by a link; whoever tries it ends nothing for whom it is, and they walk it
+    once."""
     async with behind(home, **ANA) as (visitor, _), ClientSession(cookie_jar=CookieJar(unsafe=True)) as other:
         back = await goes_there(other, visitor.url)
         async with visitor.http.get(back) as answer:
-            assert "did not begin here" in told(answer)
+            assert "was not started here" in told(answer)
         assert await visitor.status("/waiting") == 401
         async with other.get(back) as answer:
             assert told(answer) == ""
         async with other.get(back) as answer:
-            assert "did not begin here" in told(answer), "the cookie was used up"
+            assert "was not started here" in told(answer), "the cookie was used up"
 
 
 async def test_a_state_that_is_not_compared_is_noticed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,11 +159,11 @@ async def test_a_state_that_is_not_compared_is_noticed(home: Path, monkeypatch: 
         back = await goes_there(other, visitor.url)
         await goes_there(visitor.http, visitor.url)
         async with visitor.http.get(back) as answer:
-            assert "did not begin here" not in told(answer)
+            assert "was not started here" not in told(answer)
         monkeypatch.undo()
         await goes_there(visitor.http, visitor.url)
         async with visitor.http.get(back) as answer:
-            assert "did not begin here" in told(answer)
+            assert "was not started here" in told(answer)
 
 
 async def test_nobody_pushes_out_the_login_of_another(home: Path) -> None:
@@ -187,7 +188,8 @@ async def test_a_login_that_takes_too_long_is_refused(home: Path) -> None:
 
 
 async def test_a_cookie_that_was_made_elsewhere_is_refused(home: Path) -> None:
-    """Who writes their own state, nonce and verifier into a browser gets nowhere: unsigned, or signed by another key."""
+    """Who writes their own state, nonce and verifier into a browser gets nowhere: unsigned, or signed by another
+    key."""
     async with behind(home, **ANA) as (visitor, _):
         back = await goes_there(visitor.http, visitor.url)
         jar = visitor.http.cookie_jar
@@ -203,7 +205,7 @@ async def test_a_cookie_that_was_made_elsewhere_is_refused(home: Path) -> None:
         for cookie in forged:
             jar.update_cookies({"sayso-oidc": cookie}, URL(visitor.url))
             async with visitor.http.get(back) as answer:
-                assert "did not begin here" in told(answer)
+                assert "was not started here" in told(answer)
         jar.update_cookies({"sayso-oidc": mine}, URL(visitor.url))
         async with visitor.http.get(back) as answer:
             assert told(answer) == ""
@@ -261,7 +263,7 @@ async def test_a_provider_that_is_away_is_said(home: Path) -> None:
     """Whoever wants to log in meanwhile comes back to the page with the reason."""
     async with behind(home, **ANA) as (visitor, provider):
         provider.issuer = "https://somebody.else"
-        assert "calls itself otherwise" in await comes_back(visitor)
+        assert "issuer is not the one" in await comes_back(visitor)
 
 
 async def test_a_provider_that_does_not_say_where_its_doors_are_is_refused(home: Path) -> None:
@@ -274,7 +276,7 @@ async def test_a_provider_that_does_not_say_where_its_doors_are_is_refused(home:
     async with behind(home, **ANA) as (visitor, provider):
         for name, address in ends.items():
             provider.ends = {name: address}
-            assert f"{name} is no https address" in await comes_back(visitor)
+            assert f"{name} is not an https address" in await comes_back(visitor)
 
 
 async def test_an_address_of_the_provider_may_have_a_query(home: Path) -> None:
@@ -314,7 +316,7 @@ async def test_a_code_that_the_provider_refuses_is_said(home: Path) -> None:
             return web.json_response({"error": "invalid_grant", "error_description": "x" * 9}, status=400)
 
         provider.instead = {"/token": refused}
-        assert await comes_back(visitor) == "The provider refused: invalid_grant."
+        assert await comes_back(visitor) == "The provider refused the login: invalid_grant."
 
 
 async def test_a_provider_that_does_not_answer_is_waited_for_no_longer_than_so(

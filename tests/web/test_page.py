@@ -372,7 +372,7 @@ async def test_several_runs_are_cancelled_at_once(browser: Browser, home: Path) 
         await page.locator(".pick[data-standing=complete]").first.uncheck()
         await page.get_by_role("button", name="Cancel").click()
         assert visitor.store.inbox.rows() == []
-        await page.get_by_role("button", name="Really cancel them?").click()
+        await page.get_by_role("button", name="Really cancel these?").click()
         await expect(page.locator(".picked .note")).to_have_text(
             "2 queued: no bot runs now, and it is carried out when one does."
         )
@@ -447,7 +447,7 @@ async def test_of_several_runs_it_is_said_what_became_of_each(browser: Browser, 
         for one in (session_id, local):
             await page.locator(f"[id={one}] .pick").check()
         await page.get_by_role("button", name="Cancel").click()
-        await page.get_by_role("button", name="Really cancel them?").click()
+        await page.get_by_role("button", name="Really cancel these?").click()
         note = page.locator(".picked .note")
         await expect(note).to_contain_text("1 cancelled")
         await expect(note).to_contain_text(
@@ -480,7 +480,7 @@ async def test_a_dead_letter_is_read_and_dropped_on_the_page(browser: Browser, h
         await page.get_by_text("no such thing").click()
         await expect(page.locator("main")).to_contain_text('"text": "<b>hi</b>"')
         await page.get_by_role("button", name="Drop").click()
-        await expect(page.locator("main")).to_contain_text("There are none.")
+        await expect(page.locator("main")).to_contain_text("There are no dead letters.")
         assert visitor.store.inbox.dead_letters() == []
 
 

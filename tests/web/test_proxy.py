@@ -110,7 +110,7 @@ ATTACKS: list[tuple[Headers, str]] = [
     ([PROVED, ("X_Auth_Request_Email", "ana@example.com")], "it sent it 0 times"),
     ([PROVED, ("X-Forwarded-Email", "ana@example.com")], "it sent it 0 times"),
     *(
-        ([PROVED, (WHO, name)], "neither an id of Slack nor an e-mail address")
+        ([PROVED, (WHO, name)], "neither a Slack ID nor an e-mail address")
         for name in (
             "",
             "ana",

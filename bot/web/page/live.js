@@ -2,7 +2,7 @@
 // changed or where somebody goes within a page. What people write, and what became of it, stays.
 
 const find = (selector) => document.querySelector(selector);
-const NO_ANSWER = "The server does not answer. Is it still running?";
+const NO_ANSWER = "The server does not respond. Is it still running?";
 
 // -- drawing
 

@@ -224,7 +224,7 @@ class App {
       ]);
       if (!current()) return;
       showIn(this.channelPane, channel, root.messages, fresh);
-      if (thread && !replies.messages.length) throw new Error("This thread is not here any more.");
+      if (thread && !replies.messages.length) throw new Error("This thread no longer exists.");
       if (replies) showIn(this.threadPane, channel, replies.messages, freshThread);
       this.#drawThreadHead();
       this.#sawThread(replies?.messages);

@@ -2,8 +2,8 @@
 
 A call can fail, or end in a refusal, half an answer or nothing. Some of these are remedied automatically, a limited
 number of times (`_ALONE`). For everything else people are asked: *Try again*, *Other model*, *Tell it…* or *Stop*.
-Nothing is lost meanwhile: the conversation continues after its last event. If the flow handles failures (`on_error`), and
-in `finally`, which asks nobody, the agent fails instead.
+Nothing is lost meanwhile: the conversation continues after its last event. If the flow handles failures (`on_error`),
+and in `finally`, which asks nobody, the agent fails instead.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ def _prompt(step: Step, owner: str, error: Mapping[str, Json], scope: str | None
     if given.get("thinking"):
         ways.append("turns thinking off")
     if kind in _TOO_LONG and not tool_is_open(agent):
-        ways.append("summarizes the conversation without its largest results")
+        ways.append("summarises the conversation without its largest results")
     text = _told(step, owner, kind, error, scope) + (f"\n_Try again_ {' and '.join(ways)}." if ways else "")
     about = {"scope": scope or kind, "exclude_requester": kind in _ADMINS, "accepts_text": hears}
     return step_prompt(step.node(owner), OUTCOME, text, *options, **about)

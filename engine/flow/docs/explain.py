@@ -1,4 +1,5 @@
-"""A flow in plain sentences: how it starts, what each step does, whom it asks, and what happens if nobody answers. Pure.
+"""A flow in plain sentences: how it starts, what each step does, whom it asks, and what happens if nobody answers.
+Pure.
 
 Values that only a run knows are in braces: `{cluster}` is an input, `{choose.value}` an output of the node `choose`. An
 expression that does more than name a value stands as it is written.
@@ -32,14 +33,16 @@ def explained(flow: Flow) -> str:
         lines += ["", "At the end, however the run ends", *_list(flow, flow.finally_list, (), 1)]
     caps = flow.limits
     told = {
-        "${:g} for models": caps.max_cost,
-        "{:,} tokens": caps.max_tokens_total,
-        "{:,} model calls": caps.max_turns,
+        "more than ${:g}": caps.max_cost,
+        "more than {:,} tokens": caps.max_tokens_total,
+        "more than {:,} model calls": caps.max_turns,
     }
     found = [words.format(most) for words, most in told.items() if most is not None]
-    lines += ["", f"A question without a time limit of its own stays open for {_seconds(caps.deadline)}."]
+    lines += ["", f"A question without its own time limit stays open for {_seconds(caps.deadline)}."]
     if found:
-        lines.append(f"At {_listed(found, 'or')}, people are asked whether the run continues.")
+        lines.append(
+            f"Before its agents use {_listed(found, 'or')}, people are asked whether the run continues."
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -63,8 +66,8 @@ def _head(flow: Flow) -> Iterator[str]:
         need = "required" if given.required else f"default {_text(given.default) or 'empty'}"
         yield f"  - Input {given.name} ({kind}, {need}).{about}"
     if flow.lock is not None:
-        then = "waits for it" if flow.on_conflict == "queue" else "is refused"
-        yield f"  - One run at a time holds the lock {_text(flow.lock.raw)}; another one {then}."
+        then = "wait for it" if flow.on_conflict == "queue" else "are refused"
+        yield f"  - Only one run at a time can hold the lock {_text(flow.lock.raw)}; other runs {then}."
 
 
 def _started(flow: Flow, trigger: Trigger) -> str:
@@ -73,16 +76,16 @@ def _started(flow: Flow, trigger: Trigger) -> str:
         case "mention":
             return f"Somebody mentions the bot: @sayso {trigger.pattern}."
         case "message":
-            bots = " People's messages only." if trigger.from_bots is False else ""
+            bots = " Only people's messages count." if trigger.from_bots is False else ""
             return f"A message matches “{trigger.pattern}”{where}.{bots}"
         case "reaction":
             return f"Somebody reacts with :{trigger.pattern}: to a message{where}."
         case "shortcut":
-            return f"Somebody chooses the shortcut “{trigger.pattern}” of a message."
+            return f"Somebody chooses the shortcut “{trigger.pattern}” on a message."
         case "schedule":
-            return f"By schedule: {trigger.pattern} ({trigger.timezone}), in {trigger.channel}."
+            return f"It is time by the schedule {trigger.pattern} ({trigger.timezone}); it runs in {trigger.channel}."
         case "webhook":
-            return f"A request to the webhook {trigger.pattern}, signed with the secret {trigger.secret}; it runs in {trigger.channel}."
+            return f"A request reaches the webhook {trigger.pattern}, signed with the secret {trigger.secret}; it runs in {trigger.channel}."
 
 
 # --- lists ------------------------------------------------------------------------------------------------------
@@ -132,7 +135,7 @@ def _when(nodes: NodeList, node: Node) -> Iterator[str]:
 
 
 def _rules(nodes: NodeList, node: Node) -> Iterator[str]:
-    """Return what holds around a node's work: approval, time-out, further tries, failure, crash, ways back."""
+    """Return the rules around a node's work: approval, timeout, retries, failure, crash, loop edges."""
     if guards := nodes.guards.get(node.id):
         yield f"It runs only as approved in {_listed(guards, 'and')}, unchanged."
     if node.timeout is not None:
@@ -150,9 +153,9 @@ def _rules(nodes: NodeList, node: Node) -> Iterator[str]:
         then = {"fail": "the run fails", "continue": "the run continues", "ask": "people are asked"}[
             edge.on_limit
         ]
-        condition = f"If {_text(edge.when.raw)}, back" if edge.when is not None else "Back"
-        most = f", at most {edge.max_iterations} times, then {then}" if edge.max_iterations else ""
-        yield f"{condition} to {edge.to}{most}."
+        condition = f"If {_text(edge.when.raw)}, the" if edge.when is not None else "The"
+        most = f", at most {edge.max_iterations} times; then {then}" if edge.max_iterations else ""
+        yield f"{condition} run goes back to {edge.to}{most}."
 
 
 # --- what a node does ---------------------------------------------------------------------------------------------
@@ -214,13 +217,13 @@ def _loop(node: Node) -> Iterator[str]:
     conditions = [f"{word} {_text(each.raw)}" for word, each in ends if each is not None]
     then = {"fail": "the step fails", "continue": "the run continues", "ask": "people are asked"}
     most, limit = _field(node, "max_iterations"), str(_field(node, "on_limit"))
-    yield f"repeats {_listed(conditions, 'and')}, at most {_text(most)} times, then {then[limit]}:"
+    yield f"repeats {_listed(conditions, 'and')}, at most {_text(most)} times (then {then[limit]}):"
 
 
 def _parallel(node: Node) -> Iterator[str]:
     alone = _field(node, "mode") == "collect"
-    rest = "a branch that fails does not end the others" if alone else "a branch that fails ends the others"
-    yield f"at the same time ({rest}):"
+    rest = "if one fails, the others continue" if alone else "if one fails, the others end"
+    yield f"runs these branches at the same time ({rest}):"
 
 
 def _flow(node: Node) -> Iterator[str]:
@@ -238,7 +241,11 @@ def _ask(node: Node) -> Iterator[str]:
     if given.get("choices") is not None:
         offered = given["choices"]
         each = [one.get("label", one.get("value")) if isinstance(one, dict) else one for one in offered]
-        kind = _listed([_text(one) for one in each], "or") if isinstance(offered, list) else _text(offered)
+        kind = (
+            _listed([f"“{_text(one)}”" for one in each], "or")
+            if isinstance(offered, list)
+            else _text(offered)
+        )
         kind += ", or free text" if given.get("own_words") else ""
     elif isinstance(given.get("form"), dict):
         kind = f"a form with {_listed(list(given['form'].get('properties') or {}), 'and')}"
@@ -282,7 +289,7 @@ def _agent(node: Node) -> Iterator[str]:
         who = _people(rule.approvers) if rule.approvers else f"{_PEOPLE['requester']}"
         when = f" if {_text(rule.when.raw)}" if rule.when is not None else ""
         count = f"{rule.required} of " if rule.required != 1 else ""
-        yield f"Before {rule.tool}{when}, {count}{who} must approve the call."
+        yield f"Before each call of {rule.tool}{when}, {count}{who} must approve it."
         yield from [_NOT_THE_REQUESTER] if rule.exclude_requester else []
         yield from [_REASON] if rule.require_reason else []
         clocks: dict[str, Json] = {
@@ -291,9 +298,15 @@ def _agent(node: Node) -> Iterator[str]:
         steps = clocks.get("escalate")
         clocks["escalate"] = [{**step, "after": _seconds(step["after"])} for step in steps] if steps else None
         yield from _clocks(clocks, _TIMED_OUT[str(clocks["on_timeout"])])
-    caps = {"max_turns": "{} model calls", "max_cost": "${}", "max_tokens_total": "{} tokens"}
+    caps = {
+        "max_turns": "more than {} model calls",
+        "max_cost": "more than ${}",
+        "max_tokens_total": "more than {} tokens",
+    }
     most = [words.format(_text(given[name])) for name, words in caps.items() if given.get(name) is not None]
-    yield from [f"At {_listed(most, 'or')}, people are asked whether it continues."] if most else []
+    yield from (
+        [f"Before it uses {_listed(most, 'or')}, people are asked whether it continues."] if most else []
+    )
 
 
 _DOES: Mapping[str, Callable[[Node], Iterable[str]]] = {
@@ -330,9 +343,14 @@ def _timeout_words(node: Node) -> str:
         "fail": _stops(node),
         **_TIMED_OUT,
         "continue": "the run continues without an answer",
-        "default": f"the answer is {_text(node.config.get('default') or 'the defaults of the form')}",
+        "default": f"the answer is {_default_words(node)}",
     }
     return _next(str(_field(node, "on_timeout")), words)
+
+
+def _default_words(node: Node) -> str:
+    default = node.config.get("default")
+    return f"“{_text(default)}”" if default else "the defaults of the form"
 
 
 def _clocks(given: Mapping[str, Json], then: str) -> Iterator[str]:
@@ -345,9 +363,9 @@ def _clocks(given: Mapping[str, Json], then: str) -> Iterator[str]:
     for step in steps if isinstance(steps, list) else []:
         may = " may answer too" if step.get("may_answer") else " are told"
         to = step["to"] if isinstance(step["to"], list) else [step["to"]]
-        yield f"After {_text(step['after'])} {_people([str(one).removeprefix('dm:') for one in to])}{may}."
+        yield f"After {_text(step['after'])}, {_people([str(one).removeprefix('dm:') for one in to])}{may}."
     if given.get("hours") is not None:
-        yield "These times count in working hours only."
+        yield "These times count only in working hours."
 
 
 def _next(outcome: str, words: Mapping[str, str]) -> str:

@@ -55,10 +55,10 @@ class AgentOpened(NodeEvent, tag="agent:opened", phases=OUTCOMES):
 
     `body` is the request without its messages, once per conversation: every later call sends it unchanged, even if a
     release, a docstring or a server has changed since. `files` are the files that the call read, in their order in the
-    conversation: the `digest` under which the bytes are kept, and the `block` that is sent around them. With `drop`,
-    the API omits thinking bound to another beginning from now on: the conversation is older than this event, or the API
-    refused it once. `listed` are its tools described by MCP servers. Without a `turn` it is a person's decision: the
-    tools of a server are offered as they are described now.
+    conversation: the `digest` under which the bytes are kept, and the `block` in which they are sent. With `drop`, the
+    API leaves out thinking bound to another beginning from now on, because the conversation is older than this event,
+    or the API refused it once. `listed` are its tools described by MCP servers. Without a `turn` it records a person's
+    decision: the tools of a server are offered as they are described now.
     """
 
     turn: str | None = None
@@ -239,7 +239,8 @@ class AgentToolRequested(NodeEvent, tag="agent:toolRequested", phases=OUTCOMES, 
 
 
 class AgentToolResult(AttemptOver, tag="agent:toolResult", phases=ALWAYS, audit="content"):
-    """The result of a tool call for the model: its outcome, or why there is none. A call that ran never runs again."""
+    """The result of a tool call for the model: its outcome, or the reason why there is none. A call that ran never runs
+    again."""
 
     tool_use_id: str
     content: list[dict[str, Json]]
@@ -415,8 +416,8 @@ class AgentOutcome(NodeEvent, tag="agent:outcome", phases=ALWAYS, audit="content
 
 
 class AgentBudget(NodeEvent, tag="agent:budget", phases=ANY_OPEN, audit="caps"):
-    """A person let an agent continue at a cap: these caps apply from now on. `scope` is the cap's: the agent (`node`), the
-    flow, or the day, whose cap no longer applies to this agent."""
+    """A person let an agent continue at a cap: these caps apply from now on. `scope` names the cap: that of the agent
+    (`node`), of the flow, or of the day, which then no longer applies to this agent."""
 
     scope: Literal["node", "flow", "day"]
     caps: dict[str, Json]

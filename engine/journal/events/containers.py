@@ -81,9 +81,9 @@ class EdgeResolved(Event, tag="edge:resolved", phases=OUTCOMES):
 class LoopIterate(Event, tag="loop:iterate", phases=WORK):
     """A jump back or ahead: a loop edge, or `on_error: goto:<id>`. `path` is the node that it leads away from.
 
-    `iteration` counts, from 1, how often this pass took it; `position` is the place of the target in its list. In
-    a graph `reset` are the nodes that get another visit, and `carried` says of how many edges from elsewhere the
-    result still counts for them: how many are known, and how many of those were taken.
+    `iteration` counts, from 1, how often this pass took it; `position` is the place of the target in its list. In a
+    graph, `reset` are the nodes that get another visit. `carried` counts, for each of them, the edges from elsewhere
+    whose results still hold: how many are resolved, and how many of those were taken.
     """
 
     edge_from: str
@@ -189,10 +189,10 @@ class ChildCompleted(Completion, tag="container:childCompleted", phases=OUTCOMES
 
 
 class ContainerStarted(NodeEvent, tag="container:started", phases=WORK):
-    """A container has fixed what it goes through. `items` are frozen here; `keys` are branches or the case taken;
-    `inputs` are those of a called flow; `agent` has the `model` of an agent, its caps (`maxCost`, `maxTokensTotal`,
-    `maxTurns`), its lists of nodes (`turnList`, `toolList`), whether its answer is JSON (`structured`), a later agent
-    gets its conversation (`keeps`), and it continues the conversation that it had when it failed (`goesOn`)."""
+    """A container has fixed its passes. `items` are frozen here; `keys` are branches or the case taken; `inputs` are
+    those of a called flow; `agent` has the `model` of an agent, its caps (`maxCost`, `maxTokensTotal`, `maxTurns`), its
+    lists of nodes (`turnList`, `toolList`), and whether its answer is JSON (`structured`), whether a later agent gets
+    its conversation (`keeps`), and whether it continues the conversation that it had when it failed (`goesOn`)."""
 
     kind: Literal["foreach", "loop", "parallel", "switch", "flow", "agent"]
     total: int | None = None
@@ -284,7 +284,7 @@ class IterationStarted(NodeEvent, tag="container:iterationStarted", phases=WORK)
 
 class IterationCompleted(NodeEvent, tag="container:iterationCompleted", phases=WORK):
     """Every node of a pass has its outcome. Its outputs are those of its nodes, and are not repeated. In a failed pass,
-    `unreached` are the nodes that it did not come to: their outputs are null. `collected` is the pass's result for
+    `unreached` are the nodes that it did not reach: their outputs are null. `collected` is the pass's result for
     `collect` of a `foreach`."""
 
     index: int
@@ -339,8 +339,8 @@ class IterationCompleted(NodeEvent, tag="container:iterationCompleted", phases=W
 
 
 class ContainerCompleted(NodeEvent, tag="container:completed", phases=OUTCOMES):
-    """Nothing is left to go through. The container's output follows from its passes. `limit` is the number of rounds of
-    a loop that would have gone on (`on_limit: continue`, or a person's decision)."""
+    """All passes have ended. The container's output follows from them. `limit` is the number of rounds of a loop that
+    would have continued (`on_limit: continue`, or a person's decision)."""
 
     limit: int | None = None
 

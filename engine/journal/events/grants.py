@@ -15,9 +15,9 @@ from engine.language.timestamps import after
 
 
 class GrantGiven(PromptEvent, tag="grant:given", phases=ANY_OPEN, audit="fields"):
-    """Calls of this tool with a matching input run without asking from now on: `prompt_id` is the approval that said
-    so. `definition` is a digest of the tool and of its rule: with another one the grant does not apply. `wide` belongs
-    to a grant beyond this run: the `scope`, and its further conditions (`engine.decide.agents.wide_grants`)."""
+    """Calls of this tool with a matching input run without asking from now on: `prompt_id` is the approval that allowed
+    them. `definition` is a digest of the tool and its rule: with another digest the grant does not apply. `wide`
+    belongs to a grant beyond this run: the `scope`, and its further conditions (`engine.decide.agents.wide_grants`)."""
 
     node_id: str
     tool: str
@@ -59,8 +59,8 @@ class GrantGiven(PromptEvent, tag="grant:given", phases=ANY_OPEN, audit="fields"
 
 
 class GrantUsed(PromptEvent, tag="grant:used", phases=ANY_OPEN, audit=""):
-    """A call at `path` runs without asking. `digest` is that of its action, as an approval would have shown it. `grant`
-    holds the whole grant, with this use, if other runs use it too."""
+    """A call at `path` runs without asking. `digest` is the digest of its action, as an approval would have shown it.
+    `grant` holds the whole grant, with this use, if other runs use it too."""
 
     digest: str
     grant: dict[str, Json] | None = None
@@ -82,7 +82,7 @@ class GrantUsed(PromptEvent, tag="grant:used", phases=ANY_OPEN, audit=""):
 
 
 class GrantRevoked(PromptEvent, tag="grant:revoked", phases=ANY_OPEN, audit=""):
-    """A person took it back. `grant` as in `grant:used`."""
+    """A person revoked the grant. `grant` as in `grant:used`."""
 
     actor: dict[str, Json]
     key: str
@@ -102,7 +102,7 @@ class GrantRevoked(PromptEvent, tag="grant:revoked", phases=ANY_OPEN, audit=""):
 
 
 class GrantExpired(PromptEvent, tag="grant:expired", phases=ANY_OPEN, audit=""):
-    """Its time was over when a call would have used it."""
+    """The grant had expired when a call would have used it."""
 
     def fold(self, state: State) -> State:
         """Record that the grant's time has passed."""

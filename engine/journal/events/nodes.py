@@ -152,7 +152,7 @@ class NodeCompleted(Completion, tag="node:completed", phases=OUTCOMES, audit="ou
 
 
 class NodeFailing(Failure, tag="node:failing", phases=OUTCOMES):
-    """No retry is left, and before the failure counts its `on_failure` runs (`list_id`, in the pass `scope`), or people
+    """No retry is left. Before the failure counts, its `on_failure` runs (`list_id`, in the pass `scope`), or people
     are asked (`on_error: ask`). `node:error`, `node:skipped` or another start follows. `keeps`: the conversation of an
     agent stays, and another start continues it. `unpaid` as in `node:retried`."""
 
@@ -186,7 +186,7 @@ class NodeFailing(Failure, tag="node:failing", phases=OUTCOMES):
 
 
 class NodeFailed(Failure, tag="node:error", phases=OUTCOMES, audit="error"):
-    """A node failed for good. `contained`: the nodes around it continue all the same, at `goto` where that is named.
+    """A node failed for good. `contained`: the nodes around it continue nevertheless, at `goto` if that is set.
     `unpaid` as in `node:retried`."""
 
     result = "failed"
@@ -232,7 +232,7 @@ class NodeFailed(Failure, tag="node:error", phases=OUTCOMES, audit="error"):
 
 class NodeRetried(Failure, tag="node:retried", phases=OUTCOMES, audit="error"):
     """An attempt failed and another one follows when the timer fires: same path, same key, same input. `unpaid`: a
-    model call that was not sent, or refused before any answer, so that its reservation is dropped."""
+    model call was not sent, or was refused before any answer, so its reservation is dropped."""
 
     result = "retried"
     error: dict[str, Json]
@@ -308,8 +308,8 @@ class NodeSkipped(NodeEvent, tag="node:skipped", phases=OUTCOMES, audit=""):
 class NodeInterrupted(Setback, tag="node:interrupted", phases=OUTCOMES, audit=""):
     """A node was started and its outcome is unknown: a crash, a cut at shutdown, or a timeout of a node with effects.
 
-    `left` is different: it left at its own checkpoint, with `saved`, and simply runs again. `asks`: its server asks
-    people the questions in `saved` (`engine.nodes.runtime.mcp_asks`), and it continues with their answers.
+    `left` is different: the node left at its own checkpoint, with `saved`, and simply runs again. `asks`: its server
+    asks people the questions in `saved` (`engine.nodes.runtime.mcp_asks`), and it continues with their answers.
     """
 
     result = "interrupted"

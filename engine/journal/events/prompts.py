@@ -101,7 +101,7 @@ class PromptRequested(
 
 
 class PromptShown(PromptEvent, tag="prompt:shown", phases=ANY_OPEN):
-    """People can see the prompt: where. Its clocks start here."""
+    """People can see the prompt; `shown` says where. Its clocks start here."""
 
     shown: dict[str, Json]
 
@@ -118,8 +118,8 @@ class PromptShown(PromptEvent, tag="prompt:shown", phases=ANY_OPEN):
 
 
 class PromptVoted(PromptEvent, tag="prompt:voted", phases=ANY_OPEN, audit=""):
-    """A person voted, which decides nothing yet. It replaces that person's earlier vote. `reason` is the reason; for
-    `answer` it is the result in the tool's place, and votes with the same one agree."""
+    """A person voted, which decides nothing yet. The vote replaces that person's earlier vote. `reason` is the reason;
+    for `answer` it is the result to use instead of the tool's, and votes with the same result agree."""
 
     actor: dict[str, Json]
     vote: Literal["approve", "reject", "answer"]
@@ -143,7 +143,7 @@ class PromptVoted(PromptEvent, tag="prompt:voted", phases=ANY_OPEN, audit=""):
 
 
 class PromptEdited(PromptEvent, tag="prompt:edited", phases=ANY_OPEN, audit="values"):
-    """A person changed the proposal. Earlier votes are void, and so are buttons of the earlier copy (`nonce`).
+    """A person changed the proposal. Earlier votes are void, and so are the buttons of the earlier copy (`nonce`).
 
     `values` are all values of the form from now on, `before` the previous ones of the changed fields, `covers` what
     would run now.
@@ -195,7 +195,7 @@ class PromptHanded(PromptEvent, tag="prompt:handed", phases=ANY_OPEN, audit=""):
 
 
 class PromptAnswered(Closing, tag="prompt:answered", phases=ANY_OPEN, audit="answer"):
-    """The one and final answer of a prompt. `key` is the inbox key that carried it."""
+    """The final answer to a prompt. `key` is the inbox key that carried it."""
 
     actor: dict[str, Json]
     answer: dict[str, Json]

@@ -128,8 +128,8 @@ HELD = moves("held", "running", "waiting", "pausing", "unreachable")
 
 
 class FlowPausing(Event, tag="flow:pausing", phases=moves("pausing", "running"), audit=""):
-    """A person pauses the session, and running work was told to leave and has not left yet. Nothing starts any more;
-    `flow:paused` follows once all of it has left, unless the flow ends with it."""
+    """A person pauses the session; running work was told to stop and has not stopped yet. Nothing starts any more.
+    `flow:paused` follows once all work has stopped, unless the flow ends with it."""
 
     node_id: str | None = None
     reason: str
@@ -141,7 +141,8 @@ class FlowPausing(Event, tag="flow:pausing", phases=moves("pausing", "running"),
 
 
 class FlowResumed(Event, tag="flow:resumed", phases=moves("running", "waiting", "held")):
-    """The session continues: `message` is the reply that caused it, `injected_messages` the number of messages with it."""
+    """The session continues: `message` is the reply that caused it, `injected_messages` the number of messages with
+    it."""
 
     node_id: str | None = None
     message: str | None = None
@@ -229,8 +230,8 @@ class FlowFailed(Event, tag="flow:failed", phases=ENDS | moves("finalizing", "un
 
 
 class FlowMigrated(Event, tag="flow:migrated", phases=within("running", "waiting", "held"), audit=""):
-    """A person moved the session to another text of its flow. `input` becomes `inputs`; `frames` and `nodes` are the
-    places of the work in progress in the new text's lists."""
+    """A person moved the session to another text of its flow. `input` becomes `inputs`; `frames` and `nodes` say where
+    the work in progress is in the lists of the new text."""
 
     flow_digest: str
     actor: dict[str, Json]
@@ -260,7 +261,7 @@ class FlowMigrated(Event, tag="flow:migrated", phases=within("running", "waiting
 
 class LockRequested(Event, tag="lock:requested", phases=within("running")):
     """The session took its place in the queue for a lock, whose name comes from its inputs. Nothing starts before it
-    has it; with `refuse` it fails if another session is ahead."""
+    holds the lock; with `refuse` it fails if another session is ahead."""
 
     name: str
     on_conflict: Literal["queue", "refuse"]
@@ -311,8 +312,8 @@ class SessionAborted(
     phases=ENDS | moves("finalizing", "waiting", "held", "unreachable"),
     audit="",
 ):
-    """A person ended the session; open prompts are cancelled, and nothing but `finally` starts. During `finally` it
-    skips the rest."""
+    """A person ended the session: open prompts are cancelled, and only `finally` starts. During `finally`, this skips
+    the rest."""
 
     reason: str | None = None
     actor: dict[str, Json] | None = None
@@ -332,7 +333,7 @@ class SessionAborted(
 
 
 class SessionUnreachable(Event, tag="session:unreachable", phases=moves("unreachable", "running", "waiting")):
-    """The session's thread takes no posts: nothing starts until it does. `reason` is Slack's error."""
+    """The bot cannot post in the session's thread: nothing starts until it can. `reason` is Slack's error."""
 
     reason: str
 
@@ -345,7 +346,7 @@ class SessionUnreachable(Event, tag="session:unreachable", phases=moves("unreach
 
 
 class SessionReachable(Event, tag="session:reachable", phases=moves("running", "unreachable")):
-    """The session's thread can be posted in again."""
+    """The bot can post in the session's thread again."""
 
     def fold(self, state: State) -> State:
         self.no_path()

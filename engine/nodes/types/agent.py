@@ -127,10 +127,10 @@ class MemoryConfig(Config):
     write: MemoryWrite
     """`approve`: people approve each note first. `auto`: nobody is asked. `off`: no memory."""
     scope: Literal["channel", "flow"] = "channel"
-    """Their readers: agents in the run's channel, or agents of this flow. Notes from a channel that is not public
-    stay there."""
+    """Who reads the notes: agents in the run's channel, or agents of this flow. Notes from a channel that is not
+    public stay there."""
     keep: Duration = 90 * 86400.0
-    """The time for which notes are kept."""
+    """How long notes are kept."""
 
 
 class AgentConfig(Config):
@@ -156,16 +156,16 @@ class AgentConfig(Config):
     fallbacks: Annotated[list[Text], Field(min_length=1)] | None = None
     """Models to use, in this order, if the model declines to answer."""
     cache: Literal["auto", "5m", "1h", "off"] | None = None
-    """Time for which Claude caches the prompt. Default: `auto`, an hour if people are asked, else five minutes."""
+    """How long Claude caches the prompt. Default: `auto`, an hour if people are asked, else five minutes."""
     tool_search: Literal["auto", "bm25", "regex", "off"] | None = None
-    """Claude searches tools of MCP servers by words (`bm25`) or patterns (`regex`) and gets the ones it finds.
-    Default: `auto`, `bm25` for more than 30 of them."""
+    """How Claude searches for tools of MCP servers: by words (`bm25`) or by patterns (`regex`). Default: `auto`, which
+    is `bm25` for more than 30 tools."""
     server_tools: ServerToolsConfig | None = None
     """Tools that run at Anthropic; only those listed here."""
     compact: CompactConfig | None = None
-    """Summaries of the conversation: `at` how many tokens, and with which `instructions`."""
+    """When and how the conversation is summarised: `at` this many tokens, with these `instructions`."""
     retry_with: RetryConfig | None = None
-    """The changes of *Try again* after a model call without a usable answer."""
+    """What *Try again* changes after a model call without a usable answer."""
     temperature: Any = Field(None, exclude=True)
     """Ignored: no current model supports it."""
     max_turns: Annotated[int, Field(ge=1)] = MAX_TURNS
@@ -173,7 +173,7 @@ class AgentConfig(Config):
     max_cost: Annotated[float, Field(gt=0)] | None = None
     """The most dollars; a person is asked before it costs more."""
     max_tokens_total: Annotated[int, Field(ge=1)] | None = None
-    """The most tokens of all its calls together; then a person is asked."""
+    """The most tokens of all its calls together; a person is asked before it uses more."""
     context: Annotated[list[AgentContextEntry], BeforeValidator(_known)] = Field(
         default_factory=list, exclude=True
     )
@@ -188,8 +188,8 @@ class AgentConfig(Config):
     """Messages of guests and other organisations: like anybody's (`allow`), only as data (`data`), or ignored
     unless they may instruct it (`refuse`). Default: `allow`."""
     follow_up: Duration | None = None
-    """Time for which it listens in its thread after its answer. A reply continues the conversation. Then the flow ends.
-    Default: not at all."""
+    """How long the agent listens in its thread after its answer. A reply continues the conversation. Then the flow
+    ends. Default: not at all."""
     files: list[AgentFile] | None = None
     """Files and images for the agent: those of an `ask` (`{{ nodes.<id>.files }}`), or names in the run's folder."""
     output: dict[str, Any] | None = Field(None, exclude=True)

@@ -448,7 +448,7 @@ def test_nothing_is_summed_up_behind_an_open_tool_of_the_provider(stop: str) -> 
         ends(case, stop=stop)
     else:
         case.when(case.broke("context_too_long", retryable=False))
-    assert "summarizes" not in case.prompt.message
+    assert "summarises" not in case.prompt.message
     case.decide("model", reason="claude-opus-5-5")
     assert (case.request()["purpose"], case.request()["messages"]) == ("answer", before)
 
@@ -474,7 +474,7 @@ def test_a_conversation_that_does_not_fit_is_summed_up_by_itself_once() -> None:
     case.model("It was restarted.")
     assert "It was restarted." in case.said()
     case.when(case.broke("context_too_long", retryable=False))
-    assert "_Try again_ summarizes the conversation without its largest results." in case.prompt.message
+    assert "_Try again_ summarises the conversation without its largest results." in case.prompt.message
     assert case.decide("retry").request()["purpose"] == "compact"
     assert case.agent.compacts == "brief"
 
