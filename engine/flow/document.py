@@ -169,7 +169,7 @@ class EdgeDoc(Config):
     with the edge, fails. `continue`: the flow continues without going back. `ask`: people choose to go back once
     more, continue, or stop."""
     gate: Literal["any", "all"] | None = None
-    """When `to` starts: once `all` its edges are resolved and at least one is taken (default), or once `any` one
+    """The moment at which `to` starts: once `all` its edges are resolved and at least one is taken (default), or once `any` one
     is taken. Not for loop edges."""
 
     @classmethod

@@ -32,7 +32,7 @@ from tests.storage.storagekit import (
     step,
 )
 
-OF_ONE_BACKEND = {"data_keys", "freshness", "format", "lanes", "transactions", "workers", "meta"}
+OF_ONE_BACKEND = {"data_keys", "freshness", "format", "holds", "lanes", "transactions", "workers", "meta"}
 
 
 def filled(path: Path) -> Store:

@@ -219,6 +219,6 @@ async def test_a_fault_of_the_page_is_said_in_words(
         async with visitor.http.get(f"{visitor.url}/sessions/{some}", headers=headers) as answer:
             told = await answer.text()
         assert answer.status == 500
-        assert "Its log" in told
+        assert "The log of" in told
         assert "secret" not in told
         assert "Content-Security-Policy" in answer.headers

@@ -176,7 +176,7 @@ async def test_somebody_whom_slack_does_not_know_is_refused_and_one_it_cannot_lo
 async def test_who_has_no_id_in_slack_only_looks(home: Path) -> None:
     """A login by address alone changes nothing."""
     async with served(home, Actor(id="", email="ana@example.com")) as (visitor, session_id):
-        assert "Log in with Slack" in (await answered(visitor, session_id))[1]["message"]
+        assert "log in with Slack" in (await answered(visitor, session_id))[1]["message"]
 
 
 async def test_a_session_is_paused_and_goes_on_and_is_ended(home: Path) -> None:
@@ -343,7 +343,7 @@ async def test_somebody_of_slack_starts_a_run_by_their_id(flows: Path) -> None:
         data = decode(row.payload)
         assert (data["user"], data["local"]) == ("U0BEN", None)
         visitor.log_in_as(Actor(id="", email="ben@example.com"))
-        assert "Log in with Slack" in (await visitor.post("start", WANTED))[1]["message"]
+        assert "log in with Slack" in (await visitor.post("start", WANTED))[1]["message"]
         assert len(visitor.store.inbox.rows()) == 1
 
 
@@ -416,8 +416,8 @@ async def test_nothing_is_offered_to_those_who_only_look(flows: Path, write: boo
 NO_STARTS: list[tuple[Json, str]] = [
     ({"flow": "nope"}, "There is no flow 'nope'"),
     ({"flow": None}, "There is no flow"),
-    ({"channel": ""}, "name a channel"),
-    ({"channel": ["#ops"]}, "name a channel"),
+    ({"channel": ""}, "give a channel"),
+    ({"channel": ["#ops"]}, "give a channel"),
     ({"values": [1]}, "have to be an object"),
     ({"values": "reason"}, "have to be an object"),
     ({"values": 3}, "have to be an object"),

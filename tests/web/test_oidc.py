@@ -126,7 +126,7 @@ async def test_a_token_that_is_not_for_this_login_is_refused(home: Path) -> None
     async with behind(home, **ANA) as (visitor, provider):
         for lies in LIES:
             provider.lies = lies
-            assert "provider says" in await comes_back(visitor), lies
+            assert "does not verify" in await comes_back(visitor), lies
             assert await visitor.status("/waiting") == 401, lies
 
 

@@ -244,7 +244,7 @@ async def test_a_login_that_ended_is_said(browser: Browser, home: Path) -> None:
         visitor.room.access._logins.clear()  # what a new process has
         visitor.room._tell([])
         await expect(page.get_by_role("heading", name="Log in")).to_be_visible()
-        await expect(page.get_by_role("alert")).to_contain_text("login has ended")
+        await expect(page.get_by_role("alert")).to_contain_text("login has expired")
 
 
 async def test_an_address_that_names_nothing_says_what_to_do(browser: Browser, home: Path) -> None:
@@ -505,9 +505,9 @@ async def test_one_logs_in_by_a_provider_of_another_site(browser: Browser, home:
         provider.claims = {**ANA, "email": "eve@example.com", SLACK_ID: "U0EVE"}
         await page.goto(f"{address}/waiting")
         await page.get_by_role("link", name="Log in with your organisation").click()
-        await expect(page.get_by_role("alert")).to_contain_text("You are not listed")
+        await expect(page.get_by_role("alert")).to_contain_text("you are not listed")
         await page.wait_for_load_state("networkidle")
-        await expect(page.get_by_role("alert")).to_contain_text("You are not listed")
+        await expect(page.get_by_role("alert")).to_contain_text("you are not listed")
         provider.claims = ANA
         await page.get_by_role("link", name="Log in with your organisation").click()
         await expect(page.locator(".who-name")).to_have_text("Ana Ruiz")

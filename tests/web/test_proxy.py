@@ -103,12 +103,12 @@ ATTACKS: list[tuple[Headers, str]] = [
     ([ANA, ("X_Sayso_Secret", PROOF)], "did not come through the proxy"),
     ([ANA, ("Authorization", f"Bearer {PROOF}")], "did not come through the proxy"),
     ([ANA, ("Cookie", f"{SECRET}={PROOF}")], "did not come through the proxy"),
-    ([PROVED], "it sent it 0 times"),
-    ([PROVED, ANA, ANA], "it sent it 2 times"),
-    ([PROVED, ANA, (WHO, "U0BEN")], "it sent it 2 times"),
-    ([PROVED, ANA, (WHO.lower(), "eve@example.com")], "it sent it 2 times"),
-    ([PROVED, ("X_Auth_Request_Email", "ana@example.com")], "it sent it 0 times"),
-    ([PROVED, ("X-Forwarded-Email", "ana@example.com")], "it sent it 0 times"),
+    ([PROVED], "it came 0 times"),
+    ([PROVED, ANA, ANA], "it came 2 times"),
+    ([PROVED, ANA, (WHO, "U0BEN")], "it came 2 times"),
+    ([PROVED, ANA, (WHO.lower(), "eve@example.com")], "it came 2 times"),
+    ([PROVED, ("X_Auth_Request_Email", "ana@example.com")], "it came 0 times"),
+    ([PROVED, ("X-Forwarded-Email", "ana@example.com")], "it came 0 times"),
     *(
         ([PROVED, (WHO, name)], "neither a Slack ID nor an e-mail address")
         for name in (

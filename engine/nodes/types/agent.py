@@ -127,10 +127,10 @@ class MemoryConfig(Config):
     write: MemoryWrite
     """`approve`: people approve each note first. `auto`: nobody is asked. `off`: no memory."""
     scope: Literal["channel", "flow"] = "channel"
-    """Who reads the notes: agents in the run's channel, or agents of this flow. Notes from a channel that is not
+    """Readers of the notes: agents in the run's channel, or agents of this flow. Notes from a channel that is not
     public stay there."""
     keep: Duration = 90 * 86400.0
-    """How long notes are kept."""
+    """Time for which notes are kept."""
 
 
 class AgentConfig(Config):
@@ -156,16 +156,16 @@ class AgentConfig(Config):
     fallbacks: Annotated[list[Text], Field(min_length=1)] | None = None
     """Models to use, in this order, if the model declines to answer."""
     cache: Literal["auto", "5m", "1h", "off"] | None = None
-    """How long Claude caches the prompt. Default: `auto`, an hour if people are asked, else five minutes."""
+    """Time for which Claude caches the prompt. Default: `auto`, an hour if people are asked, else five minutes."""
     tool_search: Literal["auto", "bm25", "regex", "off"] | None = None
-    """How Claude searches for tools of MCP servers: by words (`bm25`) or by patterns (`regex`). Default: `auto`, which
+    """Search for tools of MCP servers: by words (`bm25`) or by patterns (`regex`). Default: `auto`, which
     is `bm25` for more than 30 tools."""
     server_tools: ServerToolsConfig | None = None
     """Tools that run at Anthropic; only those listed here."""
     compact: CompactConfig | None = None
-    """When and how the conversation is summarised: `at` this many tokens, with these `instructions`."""
+    """Rules for summarising the conversation: `at` this many tokens, with these `instructions`."""
     retry_with: RetryConfig | None = None
-    """What *Try again* changes after a model call without a usable answer."""
+    """Changes that *Try again* makes after a model call without a usable answer."""
     temperature: Any = Field(None, exclude=True)
     """Ignored: no current model supports it."""
     max_turns: Annotated[int, Field(ge=1)] = MAX_TURNS
@@ -188,7 +188,7 @@ class AgentConfig(Config):
     """Messages of guests and other organisations: like anybody's (`allow`), only as data (`data`), or ignored
     unless they may instruct it (`refuse`). Default: `allow`."""
     follow_up: Duration | None = None
-    """How long the agent listens in its thread after its answer. A reply continues the conversation. Then the flow
+    """Time for which the agent listens in its thread after its answer. A reply continues the conversation. Then the flow
     ends. Default: not at all."""
     files: list[AgentFile] | None = None
     """Files and images for the agent: those of an `ask` (`{{ nodes.<id>.files }}`), or names in the run's folder."""
