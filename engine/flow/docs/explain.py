@@ -83,7 +83,7 @@ def _started(flow: Flow, trigger: Trigger) -> str:
         case "shortcut":
             return f"Somebody chooses the shortcut “{trigger.pattern}” on a message."
         case "schedule":
-            return f"It is time by the schedule {trigger.pattern} ({trigger.timezone}); it runs in {trigger.channel}."
+            return f"A schedule starts it: {trigger.pattern} ({trigger.timezone}), in {trigger.channel}."
         case "webhook":
             return f"A request reaches the webhook {trigger.pattern}, signed with the secret {trigger.secret}; it runs in {trigger.channel}."
 
