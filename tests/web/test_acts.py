@@ -418,9 +418,9 @@ NO_STARTS: list[tuple[Json, str]] = [
     ({"flow": None}, "There is no flow"),
     ({"channel": ""}, "give a channel"),
     ({"channel": ["#ops"]}, "give a channel"),
-    ({"values": [1]}, "have to be an object"),
-    ({"values": "reason"}, "have to be an object"),
-    ({"values": 3}, "have to be an object"),
+    ({"values": [1]}, "must be an object"),
+    ({"values": "reason"}, "must be an object"),
+    ({"values": 3}, "must be an object"),
     ({"values": {"reson": "x"}}, "reson"),
     ({"values": {"reason": {"a": 1}}}, "reason"),
 ]
