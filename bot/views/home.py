@@ -42,6 +42,7 @@ from bot.views.waiting_for import WaitingFor
 from bot.wire.client import RateLimited, SlackFault
 from bot.wire.users import Links, LookupFailed, People, Spot
 from engine.decide.agents import wide_grants
+from engine.decide.question import spoken
 from engine.journal import events as ev
 from engine.journal.events import Event
 from engine.journal.phases import ENDED
@@ -289,7 +290,7 @@ class Together(Kind):
     async def check(self, submission: Submission) -> Verdict:
         """A decision, and questions that are still those that were shown."""
         decision = (submission.given(DECISION).get("selected_option") or {}).get("value")
-        reason = str(submission.given(REASON).get("value") or "").strip()
+        reason = spoken(submission.given(REASON).get("value"))
         if decision not in ("approve", "reject"):
             return Errors({DECISION: "Please choose."})
         errors: dict[str, str] = {}

@@ -33,6 +33,7 @@ from engine.journal.state import Asked, State
 from engine.language.actors import Actor
 from engine.language.codec import Json, decode
 from engine.language.errors import InvalidAnswer
+from engine.language.template import is_blank
 from engine.run.engine import Engine
 from prompt_state.question_row import PromptState
 
@@ -222,7 +223,7 @@ class Decide(PromptKind):
         if text is None and index is not None:
             chosen = asked.face.controls[int(index)]
             needed = words is not None and chosen.asks is not None and not chosen.asks.optional
-            if needed and not said.strip():
+            if needed and is_blank(said):
                 return Errors({REASON: "Please write something here."})
         value = None if chosen is None else asked.run.options[chosen.index]["value"]
         try:

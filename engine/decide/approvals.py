@@ -36,7 +36,7 @@ def vote(step: Step, prompt: Asked, command: Answer, answer: dict[str, Json]) ->
 
     Raises `InvalidAnswer` where the reason is missing, `AlreadyAnswered` for the same vote once more.
     """
-    reason = clean_text(command.reason or "")[0].strip() or None
+    reason = question.spoken(command.reason) or None
     if reason is None and answer["value"] == "reject" and prompt.require_reason:
         raise InvalidAnswer("Please give a reason for the rejection. Nothing was decided.")
     if reason is None and answer["value"] == question.ANSWER:

@@ -32,7 +32,7 @@ from engine.language import timestamps
 from engine.language.actors import one_by_one, requester_of
 from engine.language.codec import Json, clean_text
 from engine.language.errors import InvalidAnswer, InvalidInputs
-from engine.language.template import escape_markup
+from engine.language.template import escape_markup, is_blank
 from engine.nodes.types.preview import action_text
 
 MAX_TEXT = 16 * 1024
@@ -255,8 +255,14 @@ def check(
     if sum(ways) > 1 or (files and (value is not None or values is not None)):
         raise InvalidAnswer("Give one kind of answer: a value, a text, the fields of a form, or files.")
     answer = _checked(flow, prompt, value, text, values, files, words)
-    reason = clean_text(words or "")[0].strip()
+    reason = spoken(words)
     return {**answer, "reason": reason} if reason and "words" not in answer else answer
+
+
+def spoken(words: str | None) -> str:
+    """Return a reason, or the text that a choice asks for, normalized; empty if it shows nothing."""
+    text = clean_text(words or "")[0].strip()
+    return "" if is_blank(text) else text
 
 
 def _checked(
@@ -283,7 +289,7 @@ def _checked(
         asks = next(option.get("asks") for option in prompt.options if option["value"] == answer["value"])
         if asks is None:
             return answer
-        said = clean_text(words or "")[0].strip()
+        said = spoken(words)
         if not said and not asks.get("optional"):
             raise InvalidAnswer(f"*{answer['label']}* needs a text: {asks['label']} Nothing was decided.")
         if asks.get("choices") and said not in asks["choices"]:

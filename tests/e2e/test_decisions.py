@@ -92,7 +92,8 @@ async def test_a_rejection_is_asked_for_its_reason(workspace: TownWorkspace, tmp
     asked = await thread.says("Roll out?")
     await thread.press("ben", asked, "Reject…")
     view = await opened(workspace, "ben")
-    assert "reason" in (await workspace.submit_view("ben", view["id"], {"reason": "   "}))["errors"]
+    for nothing in ("   ", "\u200b", " \u2060\u3164"):
+        assert "reason" in (await workspace.submit_view("ben", view["id"], {"reason": nothing}))["errors"]
     await workspace.submit_view("ben", view["id"], {"reason": "<!channel> too late & risky"})
     await thread.says("The end: reject")
     closed = await shows(thread, asked["ts"], "🚫 *Rejected*")

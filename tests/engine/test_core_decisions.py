@@ -128,7 +128,7 @@ def test_a_majority_has_to_reject() -> None:
 def test_a_rejection_needs_its_reason() -> None:
     """With `require_reason` a rejection without one is refused, and the question stays open; approving needs none."""
     case = gate(require_reason=True)
-    for reason in (None, "", "  \n "):
+    for reason in (None, "", "  \n ", "\u200b", " \u2060\u3164"):
         text = case.refused(case.answer("reject", actor=BEA, reason=reason), InvalidAnswer)
         assert "give a reason" in text
     case.when(case.answer("reject", actor=BEA, reason="not tonight"))

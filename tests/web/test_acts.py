@@ -63,7 +63,8 @@ async def test_a_rejection_that_needs_a_reason_can_be_given_one_on_the_page(home
         page = await visitor.page(f"sessions/{session_id}")
         assert 'name="reason"' in page
         assert "Approval needed from ana" in page
-        assert (await answered(visitor, session_id, "reject"))[0] == 400
+        for nothing in ({}, {"reason": ""}, {"reason": "  "}, {"reason": "\u200b"}):
+            assert (await answered(visitor, session_id, "reject", **nothing))[0] == 400
         given = await answered(visitor, session_id, "reject", reason="Not on Fridays")
         assert given == (200, {"outcome": "applied", "there": True})
 

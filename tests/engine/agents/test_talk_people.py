@@ -273,7 +273,8 @@ def test_a_call_is_rejected_with_a_reason_where_the_rule_wants_one() -> None:
     """With `require_reason` a rejection without one is refused, and the model reads the one that is given."""
     case = clocked("require_reason: true")
     no = Answer(case.prompt.prompt_id, ANA, "k1", value="reject")
-    case.refused(no, InvalidAnswer)
+    for reason in (None, "", "  \n ", "\u200b", " \u2060\u3164"):
+        case.refused(structs.replace(no, reason=reason), InvalidAnswer)
     case.when(structs.replace(no, key="k2", reason="not tonight"))
     assert "not tonight" in case.said()
 
