@@ -116,11 +116,16 @@ class Rows(Sender):
 
     async def _ephemeral(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
         place = Place(data["channel"], data.get("threadTs"))
-        text = mentioning(data["text"], await self.names(addresses(data["text"])))
+        text = await self._mentioning(data["text"])
         return await self._at_most_once(row, self.calls.whisper, place, data["user"], note(text))
 
     async def _respond(self, row: OutboxRow, data: dict[str, Json]) -> Outcome:
-        return await self._at_most_once(row, self.calls.respond, data["responseUrl"], note(data["text"]).text)
+        text = await self._mentioning(data["text"])
+        return await self._at_most_once(row, self.calls.respond, data["responseUrl"], note(text).text)
+
+    async def _mentioning(self, text: str) -> str:
+        """A text for one reader, with mentions instead of the e-mail addresses that Slack knows."""
+        return mentioning(text, await self.names(addresses(text)))
 
     async def _at_most_once(
         self, row: OutboxRow, send: Callable[..., Awaitable[None]], *args: object

@@ -231,9 +231,12 @@ def mentioning(mrkdwn: str, ids: Mapping[str, str]) -> str:
     return _ADDRESS.sub(lambda found: f"<@{ids[found[0]]}>" if found[0] in ids else found[0], mrkdwn)
 
 
-def waiting_on(prompt: Question, requester: Mapping[str, Json] | None) -> str:
-    """Return the people that an open prompt waits for, as mrkdwn in which groups are named without a mention."""
-    return whom(asked(prompt, requester), requester, call=False)
+def waiting_on(
+    prompt: Question, requester: Mapping[str, Json] | None, ids: Mapping[str, str] | None = None
+) -> str:
+    """Return the people that an open prompt waits for, as mrkdwn in which groups are named without a mention. `ids` are
+    as for `whom`."""
+    return whom(asked(prompt, requester), requester, ids, call=False)
 
 
 _FORMS = {"day": "{date_short_pretty} at {time}", "clock": "{time}", "second": "{time_secs}"}

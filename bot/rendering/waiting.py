@@ -6,12 +6,12 @@ the same as there. A question is shown so only to people who can read its thread
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
 from bot.faces.marks import EMOJI
-from bot.faces.question import Control, Face, row_face
+from bot.faces.question import Control, Face, asked, row_face
 from bot.rendering.approvals import opens, whole_blocks
 from bot.rendering.blocks import LABEL, Block, about, actions, field_block, modal, option, section
 from bot.rendering.prompts import control_button, more_menu
@@ -48,11 +48,23 @@ _TICKED = 800
 
 
 class Waiting(Struct, frozen=True):
-    """A waiting question, with the name of its flow and the address of its message."""
+    """A waiting question, with the name of its flow and the address of its message. `ids` are the known Slack ids by
+    e-mail address."""
 
     prompt: PromptState
     flow_name: str
     link: str | None = None
+    ids: Mapping[str, str] = {}
+
+    @property
+    def asked(self) -> Sequence[str]:
+        """The people, groups and rotas that it waits for, as the flow names them."""
+        return asked(self.prompt, self.prompt.requester)
+
+    @property
+    def people(self) -> str:
+        """The same as mrkdwn."""
+        return waiting_on(self.prompt, self.prompt.requester, self.ids)
 
     @property
     def face(self) -> Face:
@@ -100,8 +112,7 @@ def question_blocks(entry: Waiting, *, most: int = 600) -> list[Block]:
 def waits_line(entry: Waiting) -> str:
     """Return a question that waits for others, with their names and its time."""
     prompt = entry.prompt
-    people = waiting_on(prompt, prompt.requester)
-    return f"{EMOJI['waiting']} *{linked(entry)}* has been waiting for {people}{_since(prompt)}: {safe(message_line(prompt.message, 120))}"
+    return f"{EMOJI['waiting']} *{linked(entry)}* has been waiting for {entry.people}{_since(prompt)}: {safe(message_line(prompt.message, 120))}"
 
 
 def linked(entry: Waiting) -> str:
@@ -114,7 +125,7 @@ def _head(entry: Waiting) -> str:
     prompt = entry.prompt
     by = f" · {person(prompt.requester)} has been waiting" if prompt.requester_id else ""
     several = len(entry.face.asked) > 1
-    beside = f" · asked: {waiting_on(prompt, prompt.requester)}" if several else ""
+    beside = f" · asked: {entry.people}" if several else ""
     until = f" · until {date(prompt.deadline)}" if prompt.deadline else ""
     votes = f" · {len(prompt.votes)} of {prompt.required} voted" if prompt.required > 1 else ""
     return f"*{prompt.rules.icon} {prompt.rules.label}* · *{linked(entry)}*{by}{_since(prompt)}{beside}{until}{votes}"

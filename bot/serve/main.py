@@ -32,6 +32,7 @@ from bot.handlers.web_requests import WebRequests
 from bot.inbound import decisions
 from bot.inbound.triggers import Listening, read_by_people
 from bot.outbound.calls import AGENT_REFUSED, Modals
+from bot.outbound.destinations import Names
 from bot.outbound.notices import Notices, held
 from bot.outbound.outbox_worker import Outbound
 from bot.outbound.progress import Meters, Queues
@@ -250,7 +251,10 @@ class Bot:
         lookup = PromptLookup(engine, people, gate, self.comparing.prompt)
         form = StartForm(self.library, lookup, threads.begin, triggers.about, self.lacks, starter.inputs_of)
         waiting, screen = WaitingFor(engine.writer, people, gate), Modals(bot)
-        self.homes = HomeKind(engine, self.library, people, waiting, links, screen, steady, self.profiles)
+        names = Names(bot, steady)
+        self.homes = HomeKind(
+            engine, self.library, people, waiting, links, screen, steady, self.profiles, names
+        )
         engine.subscribe(self.homes.happened)
         kinds: list[Kind] = [
             *(kind(lookup, replies.carry_out) for kind in (Decide, Fill, Change, Always, HandOverForm)),

@@ -21,6 +21,7 @@ from bot.config.profiles import Profiles
 from bot.inbound.decisions import VIEW, Accept, Errors, Opened, Opening, Submission, Verdict, View
 from bot.inbound.meaning import UNKNOWN
 from bot.outbound.calls import Hold, Modals
+from bot.outbound.destinations import Names
 from bot.outbound.notices import Notices
 from bot.rendering.home import (
     KINDS,
@@ -102,6 +103,7 @@ class HomeKind(Kind):
     _screen: Modals
     _clock: Callable[[], float]
     _profiles: Profiles
+    _names: Names
     _watches: dict[str, Watch] = field(default_factory=dict, init=False)
     _pending: dict[str, None] = field(default_factory=dict, init=False)
     _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
@@ -203,10 +205,11 @@ class HomeKind(Kind):
             _root(state) for state in [*running[:MOST_RUNNING], *recent]
         ]
         links = await self._links.those_known(spot for spot in spots if spot is not None)
+        ids = await self._names(whom for entry in seen for whom in entry.asked)
 
         def linked(entry: Waiting) -> Waiting:
             link = links.get(_spot(entry.prompt) or ("", ""))
-            return Waiting(entry.prompt, entry.flow_name, link)
+            return Waiting(entry.prompt, entry.flow_name, link, ids)
 
         def run(state: State) -> Run:
             return Run(state, links.get(_root(state) or ("", "")))

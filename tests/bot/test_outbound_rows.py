@@ -73,14 +73,14 @@ async def test_an_ephemeral_that_was_limited_is_sent_when_its_time_has_come(rig:
 
 
 async def test_a_slash_command_is_answered_at_its_own_address(rig: Rig) -> None:
-    """The answer goes to the response URL and is seen by whoever typed the command."""
+    """The answer goes to the response URL, is seen by whoever typed the command, and names people, not their addresses."""
     rig.send()
     async with running_app(rig.workspace) as app:
         await rig.workspace.slash("ana", "ops", "/sayso", "status")
         (body,) = [body for body in app.bodies if "command" in body]
-        await rig.put(respond_row("respond:1", body["response_url"], "all quiet"))
+        await rig.put(respond_row("respond:1", body["response_url"], "waits for ben@example.com"))
         await rig.settled("respond:1")
-    assert [message["text"] for message in rig.workspace.ephemerals("ana")] == ["all quiet"]
+    assert [message["text"] for message in rig.workspace.ephemerals("ana")] == ["waits for <@U0LOCALBEN>"]
 
 
 @pytest.mark.parametrize(

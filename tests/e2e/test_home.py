@@ -13,6 +13,11 @@ nodes:
   - {id: gate, type: approval, with: {message: "Open the gate?", approvers: ["@sre"], on_reject: continue}}
   - {id: tell, type: message, with: {text: "It is {{ nodes.gate.decision }}"}}
 """
+MAILED = """
+flow: mailed
+nodes:
+  - {id: gate, type: approval, with: {message: "Open it?", approvers: [ben@example.com, who@example.com]}}
+"""
 
 
 async def home_of(workspace: Acts, user: str, part: str) -> str:
@@ -59,6 +64,14 @@ async def test_a_home_counts_all_runs_that_it_has_no_room_for(workspace: TownWor
     for _ in range(11):
         await start_flow(workspace, "ana", "ops", "gate", says="Open the gate?")
     assert "… and 3 more" in (await home_of(workspace, "cleo", "and 3 more")).split("Recent")[0]
+
+
+@in_town({"mailed": MAILED})
+async def test_a_home_mentions_whoever_is_asked_by_an_address(workspace: TownWorkspace) -> None:
+    """As the thread does; an address that Slack does not know stays as it is written."""
+    await start_flow(workspace, "ana", "ops", "mailed", says="Open it?")
+    said = await home_of(workspace, "ana", "has been waiting for")
+    assert "has been waiting for <@U0LOCALBEN> and who@example.com" in said
 
 
 def shown(workspace: Acts, user: str) -> list[object]:
