@@ -54,6 +54,8 @@ FOUND: list[tuple[dict[str, str], int]] = [
     ({"q": "<script>"}, 0),
     ({"q": "error rate 4.1"}, 3),
     ({"q": "tidy: ok v1.4.0"}, 1),
+    ({"q": "tidy: ok v1.4.0", "within": "1h"}, 1),
+    ({"q": "tidy: ok v1.4.0", "until": "2000-01-01"}, 0),
     ({"within": "1h"}, 20),
     ({"since": "2000-01-01"}, 20),
     ({"until": "2000-01-01"}, 0),

@@ -295,6 +295,37 @@ async def test_a_search_keeps_what_is_typed_meanwhile(browser: Browser, home: Pa
         assert set(page.url.partition("?")[2].split("&")) == {"q=deploy", "person=ben"}
 
 
+async def test_a_command_is_copied_or_selected_where_there_is_no_clipboard(
+    browser: Browser, home: Path
+) -> None:
+    """The button says what happened: on a page without TLS nothing can be copied, so the command is selected."""
+    async with visited(home) as visitor, shown(browser, visitor) as page:
+        await page.locator(".session-row").first.click()
+        await page.get_by_label("Event", exact=True).press("Home")
+        await page.get_by_text("fork from here").click()
+        command = page.locator(".fork .command")
+        wanted = await command.locator("code").text_content()
+        await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        await command.get_by_role("button").click()
+        await expect(command.get_by_role("button")).to_have_text("copied")
+        assert await page.evaluate("navigator.clipboard.readText()") == wanted
+        await page.evaluate("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+        await command.get_by_role("button").click()
+        await expect(command.get_by_role("button")).to_have_text("press Ctrl-C")
+        assert await page.evaluate("String(getSelection())") == wanted
+
+
+async def test_a_run_is_downloaded_as_a_file(browser: Browser, home: Path) -> None:
+    """*Download* leaves the page where it is and saves the file of `sayso sessions export`."""
+    async with visited(home) as visitor, shown(browser, visitor) as page:
+        await page.locator(".session-row").first.click()
+        await expect(page).to_have_url(re.compile(r"/sessions/session-"))
+        async with page.expect_download() as saved:
+            await page.get_by_role("link", name="download", exact=True).click()
+        session_id = page.url.rpartition("/")[2].partition("?")[0]
+        assert session_id in (await saved.value).suggested_filename
+
+
 async def test_runs_are_filtered_by_time(browser: Browser, home: Path) -> None:
     """A time before now and days take each other's place, the states are counted anew, and nothing found leads back to all."""
     async with visited(home) as visitor, shown(browser, visitor, phone=True) as page:

@@ -244,9 +244,11 @@ async function askAll(button) {
 
 document.addEventListener("click", async ({ target }) => {
   if (target.dataset.copy) {
-    await navigator.clipboard?.writeText(target.dataset.copy);
-    find("#announcer").textContent = "Copied.";
-    target.textContent = "copied";
+    // There is no clipboard on a page without TLS; then the text is selected, for the keyboard.
+    const copied = await navigator.clipboard?.writeText(target.dataset.copy).then(() => true, () => false);
+    if (!copied) getSelection().selectAllChildren(target.previousElementSibling);
+    target.textContent = copied ? "copied" : "press Ctrl-C";
+    find("#announcer").textContent = copied ? "Copied." : "The text is selected. Press Ctrl-C to copy it.";
   } else if ("play" in target.dataset) play(target);
   else if (target.dataset.all) askAll(target);
   else if (target.dataset.value) send(target.form, target);
