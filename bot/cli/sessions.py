@@ -23,7 +23,7 @@ from bot.terminal.console import (
     stores,
 )
 from bot.terminal.lists import Sum, head_json, in_dollars, spend_json, sums, waits_for
-from bot.terminal.narration import standing
+from bot.terminal.narration import as_played, error_of, standing, why_failed
 from engine.journal.phases import REJECTED, in_words
 from engine.journal.records import NANO, Head
 from engine.language.codec import Json
@@ -60,18 +60,23 @@ def list_sessions(place: Place, statuses: Sequence[str], *, show_all: bool, limi
     if show_all or statuses:
         nothing = "There are no sessions."
     items, rows = map(_Listed.to_json, listed), (one.row(now) for one in listed)
-    headers = ("SESSION", "FLOW", "STATUS", "WHERE", "CHANGED", "WAITS FOR")
+    headers = ("SESSION", "FLOW", "STATUS", "WHERE", "CHANGED", "WAITS FOR / REASON")
     return print_list("sessions", items, headers, rows, nothing, as_json=as_json)
 
 
 class _Listed(NamedTuple):
-    """A session in the list: `code` is that of the error that it failed with, `local` is it in the local workspace."""
+    """A session in the list: `error` is what it failed with, `local` is it in the local workspace."""
 
     head: Head
-    code: str | None
+    error: dict[str, Json] | None
     local: bool
     asked: Sequence[PromptState] = ()
     waits: str = ""
+
+    @property
+    def code(self) -> str | None:
+        """The code of its error."""
+        return None if self.error is None else self.error.get("type")
 
     @property
     def standing(self) -> str:
@@ -83,11 +88,12 @@ class _Listed(NamedTuple):
         head = self.head
         where = "dev" if self.local else "slack" if head.thread_key else "terminal"
         status, changed = in_words(self.standing), ago(head.updated_at, now)
-        return head.session_id, clean(head.flow_name), status, where, changed, self.waits
+        why = self.waits or why_failed(self.error)
+        return head.session_id, clean(head.flow_name), status, where, changed, why
 
     def to_json(self) -> dict[str, Json]:
         """The same for a machine."""
-        told = {"standing": self.standing, "code": self.code, "workspace": self.local}
+        told = {"standing": self.standing, "error": self.error, "code": self.code, "workspace": self.local}
         return head_json(self.head, self.asked) | told
 
 
@@ -98,7 +104,7 @@ def _listed(
     found: list[_Listed] = []
     read = store.sessions.heads(statuses=statuses, limit=limit)
     while read:
-        these = [_Listed(head, _code(store, head), local) for head in read]
+        these = [_Listed(head, _error(store, head), local) for head in read]
         found += [one for one in these if not words or in_words(one.standing) in words]
         full = len(read) < limit or len(found) >= limit
         read = (
@@ -118,14 +124,15 @@ def _waiting(store: Store, one: _Listed) -> _Listed:
     return one._replace(asked=asked, waits=waits_for(head, asked, locks[-1] if locks else None, due))
 
 
-def _code(store: Store, head: Head) -> str | None:
-    """The code of the error that a session failed with; None where its records cannot be read."""
+def _error(store: Store, head: Head) -> dict[str, Json] | None:
+    """The error that a session failed with; None where its records cannot be read."""
     if head.status != "failed":
         return None
     try:
-        return (stored_state(store, head.session_id).error or {}).get("type")
+        state = stored_state(store, head.session_id)
     except SaysoError:
         return None
+    return as_played(state, error_of(state))
 
 
 # --- spend -------------------------------------------------------------------------------------------------

@@ -102,6 +102,13 @@ def error_text(error: dict[str, Json] | None) -> str:
     return one_line(f"{item}: {said}" if item else said, 200)
 
 
+def why_failed(error: Mapping[str, Json] | None) -> str:
+    """Return why a session failed, or who rejected it, on one line; empty if it did not fail."""
+    if error is None:
+        return ""
+    return one_line(verdict(error), 120) if is_rejection(error) else error_text(dict(error))
+
+
 def as_played(state: State, error: dict[str, Json] | None) -> dict[str, Json] | None:
     """An error with those who rejected named as the terminal names them: some were only played."""
     if not is_rejection(error) or error is None:

@@ -13,13 +13,13 @@ from datetime import timedelta
 from itertools import islice
 from typing import NamedTuple
 
-from bot.terminal.console import clean, one_line
+from bot.terminal.console import clean
 from bot.terminal.lists import head_json, waits_for
-from bot.terminal.narration import error_of, error_text
+from bot.terminal.narration import error_of, why_failed
 from bot.web.names import Names
 from engine.journal.events import Completion, Event, Failure, FlowFailed, SessionStarted, decode_event
 from engine.journal.phases import ENDED, standing
-from engine.journal.queries import is_rejection, is_retry, next_try, verdict
+from engine.journal.queries import is_retry, next_try
 from engine.journal.records import Head
 from engine.language import timestamps
 from engine.language.codec import Json, encode
@@ -173,7 +173,7 @@ class Index:
         with suppress(SaysoError):
             found = error_of(stored_state(self._store, known.head.session_id))
         error = {**known.error, "item": (found or {}).get("item")}
-        return known._replace(error=error, words=f"{known.words} {_reason(error).lower()}")
+        return known._replace(error=error, words=f"{known.words} {why_failed(error).lower()}")
 
     def _last(self, head: Head, rows: int) -> Iterator[Event]:
         """The events with outputs and errors among the last so many rows; none of a journal that cannot be read."""
@@ -316,15 +316,8 @@ class Index:
             "isRetried": next_try(head.session_id) in self._known,
             "events": head.seq,
             "until": until,
-            "waits": self._names.within(waits_for(head, asked, lock, None) or _reason(known.error)),
+            "waits": self._names.within(waits_for(head, asked, lock, None) or why_failed(known.error)),
         }
-
-
-def _reason(error: Mapping[str, Json] | None) -> str:
-    """Why a session ended badly, on one line; empty where it did not."""
-    if error is None:
-        return ""
-    return one_line(verdict(error), 120) if is_rejection(error) else error_text(dict(error))
 
 
 def _words(value: Json) -> str:
