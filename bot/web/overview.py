@@ -10,6 +10,7 @@ from decimal import Decimal
 from bot.rendering.text import message_line, plain, read, waiting_on
 from bot.terminal.console import clean, one_line
 from bot.terminal.lists import letter_json, spend_json
+from bot.terminal.narration import standing
 from bot.web.documents import text_of
 from bot.web.names import Names
 from engine.journal.records import InboxRow
@@ -103,6 +104,7 @@ def locks(store: Store) -> list[Json]:
             "sessionId": row.session_id,
             "flow": None if head is None else head.flow_name,
             "status": None if head is None else head.status,
+            "standing": None if head is None else standing(head),
             "place": place,
             "has": row.taken_at is not None,
             "since": (row.taken_at or row.requested_at) if row.verified else None,

@@ -529,6 +529,7 @@ def inspection(state: State, head: Head) -> dict[str, Json]:
         prompt = state.prompts[prompt_id]
         data["outputs"][prompt.path] = {"awaiting": True, "promptId": prompt_id}
     data["code"] = (state.error or {}).get("type") if state.status == "failed" else None
+    data["standing"] = "on hold" if head.quarantined else state.standing
     data["quarantined"] = head.quarantined
     data["epoch"] = head.epoch
     data["owner"] = head.owner

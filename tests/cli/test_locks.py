@@ -37,6 +37,7 @@ def test_locks_are_listed_with_their_queues(cli: Cli) -> None:
         (holder, False),
         (waits, True),
     ]
+    assert {(entry["status"], entry["standing"]) for entry in listed} == {("paused", "waiting")}
     shown = cli.run("sessions", "show", waits).out
     assert f"waits for lock deploy-api, held by {holder} · 1st in the queue" in shown
     assert "holds     lock deploy-api" in cli.run("sessions", "show", holder).out

@@ -68,6 +68,20 @@ def test_a_list_says_why_runs_failed(cli: Cli) -> None:
     assert [one["error"]["message"] for one in listed] == ["disk full"]
 
 
+def test_how_a_run_stands_is_one_word_in_all_documents(cli: Cli, paused: dict[str, Any]) -> None:
+    """Waiting for an answer, then paused by somebody: `standing` tells them apart in what is listed, shown and run."""
+    session_id = paused["sessionId"]
+
+    def words() -> set[str]:
+        [listed] = cli.run("sessions", "list", "--json").json["sessions"]
+        shown = cli.run("sessions", "show", session_id, "--json").json
+        return {listed["standing"], shown["standing"]}
+
+    assert (paused["standing"], words()) == ("waiting", {"waiting"})
+    held = cli.run("sessions", "pause", session_id, "--json").json
+    assert (held["standing"], words()) == ("paused", {"paused"})
+
+
 def test_sessions_stand_in_the_list_by_the_words_of_all_places(cli: Cli, paused: dict[str, Any]) -> None:
     """It is completed or cancelled, as on the card; the names that programs know select the same."""
     cli.run("sessions", "abort", paused["sessionId"])
