@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import AsyncIterator
@@ -9,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, Route, expect
 
 from bot.web.access import Access
 from engine.decide.commands import Answer
@@ -342,6 +343,30 @@ async def test_runs_are_filtered_by_time(browser: Browser, home: Path) -> None:
         await page.get_by_role("link", name="Show all runs").click()
         await expect(rows).to_have_count(20)
         await expect(page.get_by_label("Before")).to_have_value("")
+
+
+async def test_a_filter_counts_although_news_draw_it_anew(browser: Browser, home: Path) -> None:
+    """Between the choice and the next frame the list may be drawn as it was."""
+    async with visited(home) as visitor, shown(browser, visitor) as page:
+        choice = "select.value = '1h'; select.dispatchEvent(new Event('input', {bubbles: true})); select.value = ''"
+        await page.get_by_label("Started within").evaluate(f"select => {{ {choice} }}")
+        await expect(page).to_have_url(re.compile(r"within=1h"))
+
+
+async def test_a_filter_counts_that_was_chosen_before_the_script_came(browser: Browser, home: Path) -> None:
+    """On a slow connection the list is there first."""
+    async with visited(home) as visitor, shown(browser, visitor) as page:
+        chosen = asyncio.Event()
+
+        async def late(route: Route) -> None:
+            await chosen.wait()
+            await route.continue_()
+
+        await page.route("**/live.js*", late)
+        await page.reload(wait_until="commit")
+        await page.get_by_label("Started within").select_option("1h")
+        chosen.set()
+        await expect(page).to_have_url(re.compile(r"within=1h"))
 
 
 async def test_news_take_nothing_of_what_is_written_into_a_comparison(browser: Browser, home: Path) -> None:

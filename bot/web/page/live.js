@@ -66,12 +66,13 @@ function choose(field) {
 let typing = 0;
 document.addEventListener("input", ({ target }) => {
   if (!("go" in target.dataset)) return;
-  if (target.type !== "search") {
-    requestAnimationFrame(() => choose(target));
+  const { name, type, value, max } = target; // news may draw the field anew before it is followed
+  if (type !== "search") {
+    requestAnimationFrame(() => choose({ name, type, value, max }));
     return;
   }
   clearTimeout(typing);
-  typing = setTimeout(() => choose(target), 120);
+  typing = setTimeout(() => choose({ name, type, value, max }), 120);
 });
 
 document.addEventListener("click", (event) => {
@@ -346,6 +347,11 @@ const watcher = new IntersectionObserver((seen) => {
   if (more?.dataset.more === "here") go(more.href, { replace: true });
 }, { rootMargin: "600px" });
 
+/** What the server selected: somebody may have selected something else before this script was there. */
+function drawnValue(select) {
+  return ([...select.options].find((one) => one.defaultSelected) ?? select.options[0]).value;
+}
+
 async function start() {
   localise(document);
   const behind = new URLSearchParams(location.hash.slice(1));
@@ -355,6 +361,8 @@ async function start() {
   if (token && !told.error) return location.replace(location.href); // a reload would keep where the login was scrolled to
   if (told.error && find("[role=alert]")) find("[role=alert]").textContent = told.message;
   // A browser sends the cookie to nobody's first request from another site, but to this one.
+  const early = [...document.querySelectorAll("select[data-go]")].find((field) => field.value !== drawnValue(field));
+  if (early) choose(early);
   return find("main").dataset.live ? begin() : draw();
 }
 
