@@ -316,6 +316,19 @@ async def test_a_command_is_copied_or_selected_where_there_is_no_clipboard(
         assert await page.evaluate("String(getSelection())") == wanted
 
 
+async def test_an_output_is_copied_as_it_is(browser: Browser, home: Path) -> None:
+    """All of it, with its lines, also what is scrolled out of sight."""
+    async with visited(home) as visitor, shown(browser, visitor) as page:
+        await page.locator(".session-row", has_text="failed").first.click()
+        await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        copy = page.get_by_role("button", name=re.compile("^copy (error|input|output)$")).first
+        wanted = await copy.locator("xpath=preceding-sibling::pre[1]").text_content()
+        await copy.click()
+        await expect(copy).to_have_text("copied")
+        assert wanted
+        assert await page.evaluate("navigator.clipboard.readText()") == wanted
+
+
 async def test_a_run_is_downloaded_as_a_file(browser: Browser, home: Path) -> None:
     """*Download* leaves the page where it is and saves the file of `sayso sessions export`."""
     async with visited(home) as visitor, shown(browser, visitor) as page:

@@ -244,9 +244,9 @@ async function askAll(button) {
 // -- what is pressed, opened and walked through
 
 document.addEventListener("click", async ({ target }) => {
-  if (target.dataset.copy) {
+  if ("copy" in target.dataset) {
     // There is no clipboard on a page without TLS; then the text is selected, for the keyboard.
-    const copied = await navigator.clipboard?.writeText(target.dataset.copy).then(() => true, () => false);
+    const copied = await navigator.clipboard?.writeText(target.previousElementSibling.textContent).then(() => true, () => false);
     if (!copied) getSelection().selectAllChildren(target.previousElementSibling);
     target.textContent = copied ? "copied" : "press Ctrl-C";
     find("#announcer").textContent = copied ? "Copied." : "The text is selected. Press Ctrl-C to copy it.";
