@@ -27,7 +27,8 @@ _MARKUP = re.compile(r"<([^<>\n]+)>")
 _SLACK_USER = re.compile(r"[UW][A-Z0-9]{2,}")
 _SLACK_CHANNEL = re.compile(r"[CG][A-Z0-9]{2,}")
 _SLACK_GROUP = re.compile(r"S[A-Z0-9]{2,}")
-_ADDRESS = re.compile(r"(?<![\w.+@<:|-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+")
+ADDRESS = re.compile(r"(?<![\w.+@<:|-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+")
+"""An e-mail address in a text, but for those in links."""
 _WHOM_MOST = 5
 
 escape = escape_markup
@@ -223,12 +224,12 @@ def _entry(entry: str, requester: Mapping[str, Json] | None, ids: Mapping[str, s
 
 def addresses(mrkdwn: str) -> list[str]:
     """The first e-mail addresses in a text."""
-    return list(dict.fromkeys(_ADDRESS.findall(mrkdwn)))[:_WHOM_MOST]
+    return list(dict.fromkeys(ADDRESS.findall(mrkdwn)))[:_WHOM_MOST]
 
 
 def mentioning(mrkdwn: str, ids: Mapping[str, str]) -> str:
     """Return a text for one reader, with mentions instead of known e-mail addresses."""
-    return _ADDRESS.sub(lambda found: f"<@{ids[found[0]]}>" if found[0] in ids else found[0], mrkdwn)
+    return ADDRESS.sub(lambda found: f"<@{ids[found[0]]}>" if found[0] in ids else found[0], mrkdwn)
 
 
 def waiting_on(

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from bot.config.settings import Settings
+from bot.rendering.text import ADDRESS
 from bot.terminal.console import clean
 from bot.wire.client import bot_client
 from bot.wire.users import Channels, LookupFailed, People
 
 _KEPT_SECONDS = 3600.0
 _ID = re.compile(r"[UWCGD][A-Z0-9]{2,}")
-_ADDRESS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 _MENTION = re.compile(r"<([@#])([A-Z0-9]{3,})(?:\|[^<>]*)?>|(?:@(?=[UW])|#(?=[CG]))([A-Z0-9]{3,})\b")
 """A mention as Slack writes it, or without its brackets."""
 
@@ -37,7 +37,7 @@ class Names:
     def of(self, entry: str) -> str:
         """The name of a person or a channel by id; the id where it is not known yet, or is none."""
         since, name = self._known.get(entry, (float("-inf"), entry))
-        if self._loop is not None and (_ID.fullmatch(entry) or _ADDRESS.fullmatch(entry)):
+        if self._loop is not None and (_ID.fullmatch(entry) or ADDRESS.fullmatch(entry)):
             now = self._clock()
             if now - since >= _KEPT_SECONDS:
                 self._known[entry] = (now, name)
@@ -50,7 +50,7 @@ class Names:
 
     def asked(self, text: str) -> str:
         """A text about who is asked, with the names of people in place of their ids and e-mail addresses."""
-        return _ADDRESS.sub(lambda found: self.of(found[0]), self.within(text))
+        return ADDRESS.sub(lambda found: self.of(found[0]), self.within(text))
 
     def _mentioned(self, found: re.Match[str]) -> str:
         sign, entry = found[1] or found[0][0], found[2] or found[3]

@@ -169,8 +169,8 @@ class EdgeDoc(Config):
     with the edge, fails. `continue`: the flow continues without going back. `ask`: people choose to go back once
     more, continue, or stop."""
     gate: Literal["any", "all"] | None = None
-    """The moment at which `to` starts: once `all` its edges are resolved and at least one is taken (default), or once `any` one
-    is taken. Not for loop edges."""
+    """The moment at which `to` starts: once `all` its edges are resolved and at least one is taken (default), or once
+    `any` one is taken. Not for loop edges."""
 
     @classmethod
     def conflicts(cls, raw: Mapping[str, Json]) -> Iterator[Fault]:

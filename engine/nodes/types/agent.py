@@ -188,8 +188,8 @@ class AgentConfig(Config):
     """Messages of guests and other organisations: like anybody's (`allow`), only as data (`data`), or ignored
     unless they may instruct it (`refuse`). Default: `allow`."""
     follow_up: Duration | None = None
-    """Time for which the agent listens in its thread after its answer. A reply continues the conversation. Then the flow
-    ends. Default: not at all."""
+    """Time for which the agent listens in its thread after its answer. A reply continues the conversation. Then the
+    flow ends. Default: not at all."""
     files: list[AgentFile] | None = None
     """Files and images for the agent: those of an `ask` (`{{ nodes.<id>.files }}`), or names in the run's folder."""
     output: dict[str, Any] | None = Field(None, exclude=True)
