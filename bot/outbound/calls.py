@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -82,14 +82,14 @@ class Calls:
         self,
         client: BudgetedClient,
         bot_user_id: str,
-        posted: Callable[[], None] = lambda: None,
+        posting: Callable[[], AbstractContextManager[None]] = nullcontext,
         note: Callable[[str, str], Awaitable[None]] | None = None,
     ) -> None:
-        """`note` stores a named remark on the state of the workspace, for status queries."""
+        """`posting` is around each request that posts a message. `note` stores a named remark on the state of the workspace, for status queries."""
         self._client = client
         self.budget = client.budget
         self._bot_user_id = bot_user_id
-        self._posted = posted
+        self._posting = posting
         self._note = note
 
     async def post(self, place: Place, message: Rendered, *, broadcast: bool = False) -> Posted:
@@ -109,8 +109,8 @@ class Calls:
             parse="none",
             link_names=False,
         )
-        answer = await _answered(call)
-        self._posted()
+        with self._posting():
+            answer = await _answered(call)
         return Posted(str(answer["channel"]), str(answer["ts"]))
 
     async def edit(self, where: Posted, message: Rendered, *, metadata: bool = False) -> None:

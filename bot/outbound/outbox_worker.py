@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from typing import Literal
 
 from bot.config.session_files import SessionFiles
@@ -92,7 +92,7 @@ class Outbound:
     `load_state` and `load_flow` give a session's state and pinned flow. `taken` is called when inbox items were stored
     that follow from what was sent (a prompt is shown, a message delivered). `now` is the time as it is stored.
     `files` are the folders of sessions, out of which messages take files; `meters` says how far running nodes are, `lacks` what is missing here for a flow.
-    `posted` is called when Slack has taken a message, which then comes back as an event.
+    `posting` is around each request that posts a message, which then comes back as an event.
     `agent` is whether the app is an agent of Slack's, `room` the address of the control room.
     `sends` says whether this process is the one that sends, and `still` asks the store. `link_hosts` are the hosts whose links a model may show. `failure` is done with the reason once nothing can be sent
     any more; `run()` raises it too.
@@ -112,7 +112,7 @@ class Outbound:
         files: SessionFiles | None = None,
         meters: Callable[[str], Mapping[str, Meter]] = lambda session_id: {},
         lacks: Callable[[Flow], Awaitable[Sequence[str]]] | None = None,
-        posted: Callable[[], None] = lambda: None,
+        posting: Callable[[], AbstractContextManager[None]] = nullcontext,
         link_hosts: frozenset[str] = frozenset(),
         agent: bool = False,
         room: str | None = None,
@@ -141,7 +141,7 @@ class Outbound:
         self._budget = client.budget
         sessions = Sessions(load_state, load_flow, meters, lacks)
         self._ledger = ledger = Ledger(writer, now)
-        calls = Calls(client, bot_user_id, posted, ledger.note)
+        calls = Calls(client, bot_user_id, posting, ledger.note)
         delays = tuning.look_delays
         self._poster = Poster(ledger, calls, delays=delays, backoff=self._again_in)
         self._reach = Reachability(ledger, sessions)

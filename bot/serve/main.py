@@ -300,7 +300,7 @@ class Bot:
             files=files,
             meters=lambda session_id: engine.executor.meters.get(session_id) or {},
             lacks=self.lacks,
-            posted=lambda: self.slack.sockets.posted(),
+            posting=lambda: self.slack.sockets.posting(),
             link_hosts=self.settings.agents.link_hosts,
             agent=home.agent,
             room=self.settings.web.url,

@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -144,9 +145,12 @@ class Sockets:
         """True if each socket has delivered something since then, so that earlier events were not lost."""
         return all(socket.carried_at is not None and socket.carried_at >= since for socket in self.sockets)
 
-    def posted(self) -> None:
-        """Something was posted that will come back as an event."""
-        if self._posted_at is None:
+    @contextmanager
+    def posting(self) -> Iterator[None]:
+        """Around a request that posts something, which will come back as an event. It may come before the answer."""
+        before = self.heard
+        yield
+        if self._posted_at is None and self.heard == before:
             self._posted_at = self._steady()
 
     # --- the watch -----------------------------------------------------------------------------------------
