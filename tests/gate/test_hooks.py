@@ -416,14 +416,19 @@ async def test_a_script_that_changes_is_asked_about_anew(hooks: Hooks, tmp_path:
 async def test_a_hook_that_is_killed_while_it_waits_leaves_one_question(hooks: Hooks) -> None:
     """Claude Code asks again under another id: it joins, gets the allow, and a third asking asks people."""
     killed = await asyncio.create_subprocess_exec(
-        *sayso("gate", "hook", "--wait", "60"), env=hooks.env, stdin=asyncio.subprocess.PIPE
+        *sayso("gate", "hook", "--wait", "60"),
+        env=hooks.env,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
     )
     assert killed.stdin is not None
+    assert killed.stdout is not None
     killed.stdin.write(json.dumps(event("make deploy")).encode())
     killed.stdin.write_eof()
     thread = await hooks.gate.thread()
     message = await thread.asks()
     killed.kill()
+    assert await killed.stdout.read() == b""
     await killed.wait()
     await thread.approve("ben", message)
     await thread.says("Approved")

@@ -111,6 +111,8 @@ async def test_a_process_of_its_own_keeps_the_file_over_a_kill(tmp_path: Path) -
             post = {"as": "U0LOCALANA", "channel": "ops", "text": "kept?"}
             posted = await (await session.post("/page/post", json=post)).json()
         process.send_signal(signal.SIGKILL)
+        assert process.stdout is not None
+        await process.stdout.read()
         await process.wait()
         process, url = await _start(file)
         async with aiohttp.ClientSession(url) as session:
